@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"event ids grow and filters select", testEventFilters},
 		{"an event belongs to the project of its run", testEventsOfProjects},
 		{"lists can be filtered", testFilters},
+		{"all filters can be combined", testFilterPairs},
 		{"runs are found by text", testSearch},
 		{"a run is found by an id prefix", testPrefixes},
 		{"open runs without events are found", testSilent},

@@ -1,52 +1,189 @@
 package sqlstore
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"writ"
 	"writ/ledger"
 )
 
-// listRuns builds the query for a page of runs and one more row.
+// Conditions of the indexes of open and of ended runs. An index is used only if a query repeats its condition literally.
+const (
+	isOpen  = "ended = 0"
+	isEnded = "ended > 0"
+)
+
+// openStates lists the states of isOpen.
+var openStates = []ledger.State{ledger.StateWaiting, ledger.State(writ.RunAccepted), ledger.State(writ.RunRunning)}
+
+// maxParts limits the parts of one query, because each part takes time to plan.
+const maxParts = 32
+
+// listRuns builds the query for a page of runs and one more row. No index has the runs of several states or projects in
+// the order of their creation. So the query has one part for each of them, and merges the first rows of all parts.
 func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
-	q := selectFrom(runColumns)
-	selectRuns(q, filter)
 	before, order := "<", "DESC"
 	if filter.Oldest {
 		before, order = ">", "ASC"
 	}
+	var created int64
+	var id string
 	if p.Cursor != "" {
-		var created int64
-		var id string
 		if err := parseCursor(p.Cursor, &created, &id); err != nil {
 			return nil, err
 		}
-		q.and("(created, id) "+before+" (?, ?)", created, id)
+	}
+	list := func(q *query, filter ledger.RunFilter) {
+		q.add(runColumns)
+		selectRuns(q, filter, byCreation)
+		if p.Cursor != "" {
+			q.and("(created, id) "+before+" (?, ?)", created, id)
+		}
+		q.add("\nORDER BY created "+order+", id "+order+"\nLIMIT ?", limit(p)+1)
+	}
+	parts := partsOf(filter)
+	q := selectFrom("")
+	if len(parts) == 1 {
+		list(q, parts[0])
+		return q, nil
+	}
+	for i, part := range parts {
+		if i > 0 {
+			q.add("\nUNION ALL\n")
+		}
+		q.add("SELECT * FROM (")
+		q.where = false
+		list(q, part)
+		q.add(fmt.Sprintf(") AS part%d", i))
 	}
 	q.add("\nORDER BY created "+order+", id "+order+"\nLIMIT ?", limit(p)+1)
 	return q, nil
 }
 
-// selectRuns adds the conditions of a filter.
-func selectRuns(q *query, filter ledger.RunFilter) {
-	state, datacenter, project, signer := "state", "datacenter", "project", "signer"
-	// An expression such as project || '' keeps the database from using the index of the column. That index would
-	// select all runs of a project; the indexes of scripts and deployments select fewer runs.
-	if filter.Script != "" || filter.Deployment != "" {
-		datacenter, project, signer = "datacenter || ''", "project || ''", "signer || ''"
-		if filter.Silent.IsZero() { // otherwise the index by state selects the open runs, which are few
-			state = "state || ''"
+// partsOf splits a filter into filters of one state and one project, as far as their number is small.
+func partsOf(filter ledger.RunFilter) []ledger.RunFilter {
+	parts := []ledger.RunFilter{filter}
+	if states := len(filter.States); states > 1 {
+		parts = nil
+		for _, state := range slices.Compact(slices.Sorted(slices.Values(filter.States))) {
+			part := filter
+			part.States = []ledger.State{state}
+			parts = append(parts, part)
 		}
 	}
-	andIn(q, state, filter.States)
-	andIs(q, datacenter, filter.Datacenter)
-	andIn(q, project, filter.Projects)
-	andIs(q, signer, filter.Signer)
+	if filter.Script != "" || filter.Deployment != "" || len(parts)*len(filter.Projects) > maxParts {
+		return parts
+	}
+	whole := parts
+	parts = nil
+	for _, part := range whole {
+		for _, project := range slices.Compact(slices.Sorted(slices.Values(filter.Projects))) {
+			part.Projects = []writ.ProjectID{project}
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) == 0 { // of all projects
+		return whole
+	}
+	return parts
+}
+
+// countRuns builds the query for the numbers of runs by project and state. Open and ended runs are counted separately,
+// each by their own index. So it reads no runs.
+func countRuns(filter ledger.RunFilter) *query {
+	q := selectFrom("")
+	count := func(states []ledger.State) {
+		if len(states) == 0 && len(filter.States) > 0 {
+			return
+		}
+		if q.where {
+			q.add("\nUNION ALL\n")
+		}
+		q.add("SELECT project, state, COUNT(*) FROM runs")
+		q.where = false
+		part := filter
+		if part.States = states; len(states) == 0 {
+			q.and(isEnded)
+		}
+		selectRuns(q, part, unordered)
+		q.add("\nGROUP BY project, state")
+	}
+	open, ended := openStates, []ledger.State(nil)
+	if len(filter.States) > 0 {
+		open, ended = split(filter.States)
+	}
+	count(open)
+	if filter.Silent.IsZero() { // a silent run is open
+		count(ended)
+	}
+	return q
+}
+
+// split returns the open and the ended ones of some states.
+func split(states []ledger.State) (open, ended []ledger.State) {
+	for _, state := range states {
+		if slices.Contains(openStates, state) {
+			open = append(open, state)
+		} else {
+			ended = append(ended, state)
+		}
+	}
+	return open, ended
+}
+
+// sequence is whether a query needs runs in the order of their creation.
+type sequence bool
+
+const (
+	byCreation sequence = true
+	unordered  sequence = false
+)
+
+// columns are expressions for columns of runs. A query uses one index. An expression such as project || ” keeps the
+// database from using an index of the column.
+type columns struct{ datacenter, project, signer, script, deployment string }
+
+// columnsFor returns the columns for a filter, such that the database uses the index with the fewest runs.
+func columnsFor(filter ledger.RunFilter, onlyOpen bool, in sequence) columns {
+	c := columns{"datacenter", "project", "signer", "script", "deployment"}
+	unused := func(columns ...*string) {
+		for _, column := range columns {
+			*column += " || ''"
+		}
+	}
+	switch {
+	case onlyOpen: // the open runs of all projects are fewer than the runs of one
+		unused(&c.datacenter, &c.project, &c.signer, &c.script, &c.deployment)
+	case filter.Script != "" || filter.Deployment != "": // they have fewer runs than a project
+		unused(&c.datacenter, &c.project, &c.signer)
+	case in == byCreation && len(filter.Projects) > 1: // no index has the runs of several projects in this order
+		unused(&c.project)
+	}
+	return c
+}
+
+// selectRuns adds the conditions of a filter.
+func selectRuns(q *query, filter ledger.RunFilter, in sequence) {
+	open, ended := split(filter.States)
+	onlyOpen := len(open) > 0 && len(ended) == 0 || !filter.Silent.IsZero()
+	c := columnsFor(filter, onlyOpen, in)
+	andIn(q, "state", filter.States)
+	switch {
+	case onlyOpen:
+		q.and(isOpen)
+	case len(ended) > 0 && len(open) == 0:
+		q.and(isEnded)
+	}
+	andIs(q, c.datacenter, filter.Datacenter)
+	andIn(q, c.project, filter.Projects)
+	andIs(q, c.signer, filter.Signer)
 	if filter.Prefix != "" {
 		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // sorts after all characters of an id
 	}
-	andIs(q, "script", filter.Script)
-	andIs(q, "deployment", filter.Deployment)
+	andIs(q, c.script, filter.Script)
+	andIs(q, c.deployment, filter.Deployment)
 	if filter.Text != "" {
 		andText(q, filter.Text)
 	}
@@ -73,10 +210,6 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 // have no later event except log lines, or they repeat one call. A run whose events were pruned counts as one without
 // events.
 func silentSince(q *query, since time.Time) {
-	andIn(q, "state", openStates)
 	q.and("created < ?", micros(since))
 	q.and("("+lastStored+" < ? OR "+repeats+")", micros(since))
 }
-
-// openStates lists the states of runs that have not ended.
-var openStates = []string{string(ledger.StateWaiting), string(writ.RunAccepted), string(writ.RunRunning)}

@@ -3,7 +3,9 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"writ"
 	"writ/internal/failpoint"
@@ -19,9 +21,21 @@ func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, paramete
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 		ON CONFLICT (id) DO NOTHING`,
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
-		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal,
+		micros(run.Created), micros(run.Accepted), endOf(run.State, run.Ended, tx.Now), encode(run.Run), journal,
 		selectable(run.Script), selectable(run.Deployment), failureCode(run.Run), wordsOf(run.Run), parameters,
 		run.LogsOnly))
+}
+
+// endOf returns the time for the column ended: 0 for an open run, else the time that the datacenter reports. If it reports
+// none, the time is now.
+func endOf(state ledger.State, reported, now time.Time) int64 {
+	switch {
+	case slices.Contains(openStates, state):
+		return 0
+	case micros(reported) <= 0:
+		return micros(now)
+	}
+	return micros(reported)
 }
 
 // failureCode returns the code of a run's failure, "" if it did not fail.
@@ -65,7 +79,7 @@ func storeRun(
 		UPDATE runs
 		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7, failure = $8, failed_operation = '', words = $9
 		WHERE id = $10 AND datacenter = $11 AND (accepted = 0 OR $12)`,
-		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script),
+		string(run.State), micros(run.Accepted), endOf(ledger.State(run.State), run.Ended, tx.Now), encode(run), journal, selectable(run.Script),
 		selectable(run.Deployment), failureCode(run), wordsOf(run), string(run.ID), string(datacenter), bool(source))
 	return err
 }

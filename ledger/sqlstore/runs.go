@@ -90,9 +90,7 @@ const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.
 
 // CountRuns counts the selected runs.
 func (s *runTable) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.RunCounts, error) {
-	q := selectFrom(`SELECT project, state, COUNT(*) FROM runs`)
-	selectRuns(q, filter)
-	q.add("\nGROUP BY project, state")
+	q := countRuns(filter)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	counts := ledger.RunCounts{}
 	err = each(rows, err, func(row scanner) error {
@@ -112,7 +110,7 @@ func (s *runTable) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledg
 // Failures groups the selected runs by code and operation.
 func (s *runTable) Failures(ctx context.Context, filter ledger.RunFilter, max int) ([]ledger.Failures, error) {
 	q := selectFrom(`SELECT failure, failed_operation, COUNT(*), MAX(created) FROM runs`)
-	selectRuns(q, filter)
+	selectRuns(q, filter, unordered)
 	q.and("failure <> ''")
 	q.add("\nGROUP BY failure, failed_operation\nORDER BY COUNT(*) DESC, failure, failed_operation\nLIMIT ?", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)

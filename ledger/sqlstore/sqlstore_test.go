@@ -192,6 +192,23 @@ func TestResourcesOfAnEarlierVersionAreTroubled(t *testing.T) {
 	})
 }
 
+// A datacenter may have reported an end that contradicts the state of the run.
+func TestRunsOfAnEarlierVersionAreListedByState(t *testing.T) {
+	onBoth(t, func(t *testing.T, path string) {
+		ofVersion(t, path, "0020", `INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body) VALUES
+			('r1', 'dc', 'shop', '', '', 'running', 1, 1, 5, '{}'), ('r2', 'dc', 'shop', '', '', 'failed', 2, 2, 0, '{}'),
+			('r3', 'dc', 'shop', '', '', 'waiting', 3, 0, 0, '{}'), ('r4', 'dc', 'shop', '', '', 'succeeded', 4, 4, 9, '{}')`)
+		s := open(t, path)
+		defer s.Close()
+		for state, want := range map[ledger.State]writ.RunID{"running": "r1", "failed": "r2", "waiting": "r3", "succeeded": "r4"} {
+			list, err := s.Runs(t.Context(), ledger.RunFilter{States: []ledger.State{state}}, ledger.Page{})
+			if err != nil || len(list.Items) != 1 || list.Items[0].ID != want {
+				t.Errorf("%s: %+v, %v", state, list.Items, err)
+			}
+		}
+	})
+}
+
 // Readers of a project's events continue where they were after an upgrade. An event without a known owner belongs to no
 // project.
 func TestEventsOfAnEarlierVersionGetTheirProject(t *testing.T) {

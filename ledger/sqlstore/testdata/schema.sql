@@ -131,25 +131,38 @@ CREATE INDEX runs_by_failure ON runs (created, failure, failed_operation, projec
 
 CREATE INDEX runs_by_project ON runs (project, created, id);
 
-CREATE INDEX runs_by_project_state ON runs (project, state, created, id, logs_only);
-
 CREATE INDEX runs_by_script ON runs (script, created, id);
 
 CREATE INDEX runs_by_signer ON runs (signer, created, id);
 
-CREATE INDEX runs_by_state ON runs (state, created, id);
-
-CREATE INDEX runs_counted_by_datacenter ON runs (datacenter, project, state, logs_only);
-
-CREATE INDEX runs_counted_by_signer ON runs (signer, project, state, logs_only);
-
 CREATE INDEX runs_ended ON runs (ended, id) WHERE ended > 0;
+
+CREATE INDEX runs_ended_by_datacenter ON runs (datacenter, state, created, id, project, logs_only, ended)
+	WHERE ended > 0;
+
+CREATE INDEX runs_ended_by_deployment ON runs (deployment, state, created, id)
+	WHERE ended > 0;
+
+CREATE INDEX runs_ended_by_project ON runs (project, state, created, id, logs_only, ended)
+	WHERE ended > 0;
+
+CREATE INDEX runs_ended_by_script ON runs (script, state, created, id)
+	WHERE ended > 0;
+
+CREATE INDEX runs_ended_by_signer ON runs (signer, state, created, id, project, logs_only, ended)
+	WHERE ended > 0;
+
+CREATE INDEX runs_ended_by_state ON runs (state, created, id)
+	WHERE ended > 0;
 
 CREATE INDEX runs_newest ON runs (created, id);
 
 CREATE INDEX runs_of_deployment ON runs (datacenter, project, deployment, created, id) WHERE deployment <> '';
 
 CREATE INDEX runs_open ON runs (datacenter, id) WHERE ended = 0 AND accepted <> 0;
+
+CREATE INDEX runs_open_by_state ON runs (state, created, id, project, logs_only, datacenter, signer, script, deployment, ended)
+	WHERE ended = 0;
 
 CREATE TABLE shares (
 	datacenter TEXT NOT NULL,
