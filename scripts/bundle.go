@@ -17,9 +17,9 @@ import (
 	"writ/scripts/library"
 )
 
-// Sealed returns the bundle with its digest computed, for programs that are evaluated many times. Nobody may change its
-// sources afterwards.
-func (b Bundle) Sealed() Bundle {
+// WithDigest returns the bundle with its digest computed, for programs that are evaluated many times. The caller must not
+// change its sources afterwards.
+func (b Bundle) WithDigest() Bundle {
 	b.digest = b.Digest()
 	return b
 }

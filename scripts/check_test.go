@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"writ"
 	"writ/scripts"
@@ -409,7 +410,7 @@ s := "import(\"string\")"; import("machine"); import("missing"); import("enum"`)
 		t.Fatal(err)
 	}
 	want := scripts.Bundle{Main: main, Modules: []scripts.Source{{Name: "own/a@1", Text: []byte(files["own/a@1"])}, {Name: "own/z@1", Text: []byte(files["own/z@1"])}}}
-	if diff := cmp.Diff(want, b); diff != "" {
+	if diff := cmp.Diff(want, b, cmpopts.IgnoreUnexported(scripts.Bundle{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	broken := errors.New("disk on fire")

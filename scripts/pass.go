@@ -22,7 +22,7 @@ type Bundle struct {
 	Main    Source   `json:"main"`
 	Modules []Source `json:"modules,omitempty"`
 
-	digest writ.Digest // zero unless the bundle is sealed
+	digest writ.Digest // set by WithDigest, else zero
 }
 
 // Inputs holds all inputs of a pass other than bundle and journal.

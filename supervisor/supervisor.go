@@ -302,7 +302,7 @@ func (s *Supervisor) rosterInForce(ctx context.Context, roster *identity.Roster)
 const trimEvery = time.Minute
 
 // trim gives back the memory of runs and programs that were not used for trimEvery or longer.
-func (s *Supervisor) trim(ctx context.Context) error {
+func trim(ctx context.Context, s *Supervisor) error {
 	for sleep.For(ctx, trimEvery) == nil {
 		s.advancer.Trim()
 		s.programs.Trim()
@@ -318,7 +318,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context) error{
 		s.lease.Run, s.steps.Run, s.outbox.Run, s.outbox.RunAcks, s.offers.Run, s.takeover.Run, s.recheck.Run,
 		s.collector.Run, s.reports.Run, s.watch.Run, s.accounts.Run, s.expiry.Run, s.marker.Run, s.rosters.WarnOfEnds,
-		s.links.Run, s.trim,
+		s.links.Run, func(ctx context.Context) error { return trim(ctx, s) },
 	} {
 		group.Go(func() error { return run(working) })
 	}

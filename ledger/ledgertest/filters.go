@@ -16,7 +16,7 @@ import (
 	"writ/ledger"
 )
 
-// testFilterPairs lists and counts runs by random filters. The results must be those of a filter in memory.
+// testFilterPairs lists and counts runs by random filters. The results must be equal to those of a filter in memory.
 func testFilterPairs(t *testing.T, l ledger.Ledger) {
 	random := rand.New(rand.NewPCG(20261130, 0))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }

@@ -57,7 +57,7 @@ func (m *Machines) Describe(r nodes.HostReport, epoch int64, now time.Time) {
 	last, _ := m.presence.last(r.Node)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.members.isKnown(r.Node) {
+	if !isKnown(m.members, r.Node) {
 		return
 	}
 	known := m.of(r.Node)

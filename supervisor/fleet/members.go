@@ -162,7 +162,7 @@ func (m *Members) List() []writ.Node {
 	return nodes
 }
 
-// Shared returns all nodes, sorted by name. Nobody may change them. A call copies the nodes that have changed since the
+// Shared returns all nodes, sorted by name. The caller must not change them. A call copies the nodes that have changed since the
 // last call, and no others, because each step of a run needs all nodes.
 func (m *Members) Shared() []*writ.Node {
 	m.mu.Lock()
@@ -258,7 +258,7 @@ func (m *Members) SetReserved(loads map[writ.NodeID]journal.Load) {
 	m.forEach(func(n *journal.Node) { n.Used = loads[n.ID].Reserved })
 }
 
-func (m *Members) isKnown(id writ.NodeID) bool {
+func isKnown(m *Members, id writ.NodeID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.nodes[id] != nil

@@ -61,7 +61,7 @@ func (p *Presence) Beat(
 ) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.nodes[b.Node] == nil && !p.members.isKnown(b.Node) {
+	if p.nodes[b.Node] == nil && !isKnown(p.members, b.Node) {
 		return nil, nil, false
 	}
 	seen := p.of(b.Node)

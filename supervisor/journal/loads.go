@@ -126,7 +126,7 @@ func (tx *Tx) writeLoads() error {
 
 // Load returns the load of a node; "" stands for calls without a node.
 func (tx *Tx) Load(node writ.NodeID) (Load, error) {
-	if tx.loads != nil || tx.keeps() {
+	if tx.loads != nil || keeps(tx) {
 		loads, err := tx.Loads()
 		return loads[node], err
 	}
@@ -135,7 +135,7 @@ func (tx *Tx) Load(node writ.NodeID) (Load, error) {
 }
 
 // keeps reports whether the loads of this transaction are kept for the next one.
-func (tx *Tx) keeps() bool { return tx.kept != nil && tx.Batch != nil }
+func keeps(tx *Tx) bool { return tx.kept != nil && tx.Batch != nil }
 
 // Loads returns the load of every node that has or had one. The caller must not change the map. In a write transaction,
 // the next change of a call or resource changes it.
@@ -144,7 +144,7 @@ func (tx *Tx) Loads() (map[writ.NodeID]Load, error) {
 		return tx.loads, nil
 	}
 	var loads map[writ.NodeID]Load
-	if tx.keeps() {
+	if keeps(tx) {
 		loads = tx.kept.take()
 	}
 	if loads == nil {

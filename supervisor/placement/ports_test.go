@@ -64,12 +64,10 @@ func TestPortsChooseTheNode(t *testing.T) {
 			t.Errorf("%s: %s %s", tt.name, err.Code, err.Message)
 		}
 	}
-	if err := PortError([]PortRequest{web}, of(node("a", open, taken))); err == nil || err.Code != writ.CodePortTaken || err.Message != "a has port 8080/tcp published by container web" {
+	if err := PortError([]PortRequest{web}, new(node("a", open, taken))); err == nil || err.Code != writ.CodePortTaken || err.Message != "a has port 8080/tcp published by container web" {
 		t.Errorf("on its node: %v", err)
 	}
-	if err := PortError([]PortRequest{web}, of(node("a", open, nil))); err != nil {
+	if err := PortError([]PortRequest{web}, new(node("a", open, nil))); err != nil {
 		t.Errorf("a free port on its node: %v", err)
 	}
 }
-
-func of(c Candidate) *Candidate { return &c }

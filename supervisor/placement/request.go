@@ -51,7 +51,7 @@ type Decision struct {
 	Later      bool
 	Why        writ.Reason        // ReasonNoNode if no node is suitable
 	Fit        int                // number of suitable nodes
-	Unsuitable []writ.NodeVerdict // all nodes, if none is suitable, except those that the request excludes by its Node
+	Unsuitable []writ.NodeVerdict // if none is suitable: all nodes, or only Request.Node
 	Preferred  bool               // Node is Request.Prefer
 	Bound      bool               // a resource of the group was on the node before
 }

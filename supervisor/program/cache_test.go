@@ -37,7 +37,7 @@ func TestPlansCountAgainstTheMemoryOfPrograms(t *testing.T) {
 func TestRunsOfOneScriptShareItsSources(t *testing.T) {
 	programs := newCache()
 	bundle := func(text string) scripts.Bundle {
-		return scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(text + strings.Repeat(" ", 500_000))}}.Sealed()
+		return scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(text + strings.Repeat(" ", 500_000))}}.WithDigest()
 	}
 	for i := range 5_000 {
 		programs.put(writ.RunID(fmt.Sprint(i)), &program{bundle: bundle("one"), size: fixedSize})

@@ -172,7 +172,7 @@ func (s *Store) program(ctx context.Context, run *journal.Run) (*program, error)
 // programOf returns the program of a run.
 func programOf(run *journal.Run, payload *identity.Payload) *program {
 	return &program{
-		bundle: BundleOf(payload).Sealed(),
+		bundle: BundleOf(payload).WithDigest(),
 		bound:  payload.Plan,
 		inputs: scripts.Inputs{
 			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: run.Datacenter,

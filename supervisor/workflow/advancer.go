@@ -126,7 +126,7 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 	if err != nil {
 		return err
 	}
-	a.remember(written)
+	remember(a, written)
 	a.afterCommit(written)
 	return nil
 }

@@ -77,7 +77,7 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 }
 
 // remember keeps an open run in memory for its next step. The caller has written the step to the journal.
-func (a *Advancer) remember(t *Step) {
+func remember(a *Advancer, t *Step) {
 	if t.run.State.Ended() {
 		return
 	}
