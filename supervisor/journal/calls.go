@@ -52,7 +52,7 @@ func (tx *Tx) PutCall(c *Call) error {
 	if !found {
 		return writ.Errorf(writ.CodeConflict, "call %d of run %s has left the state %q", c.Seq, c.Run, c.stored.state)
 	}
-	tx.shift(c.stored.node, Load{}.minus(c.stored.load()))
+	tx.shift(c.stored.node, Load{}.Minus(c.stored.load()))
 	tx.shift(now.node, now.load())
 	return nil
 }

@@ -24,7 +24,8 @@ func (l Load) plus(m Load) Load {
 	return Load{l.Planned + m.Planned, l.Queued + m.Queued, l.Running + m.Running, l.Reserved.Plus(m.Reserved)}
 }
 
-func (l Load) minus(m Load) Load {
+// Minus returns l without m.
+func (l Load) Minus(m Load) Load {
 	return Load{l.Planned - m.Planned, l.Queued - m.Queued, l.Running - m.Running, l.Reserved.Minus(m.Reserved)}
 }
 
@@ -59,6 +60,18 @@ func (k kept) load() Load {
 	default:
 		return Load{}
 	}
+}
+
+// EndedLoads returns, by node, the load of calls that have ended in memory and are open in the journal. PutCall removes
+// this load. Until then, Loads counts such a call in addition to the resource that it made.
+func EndedLoads(calls []*Call) map[writ.NodeID]Load {
+	loads := make(map[writ.NodeID]Load)
+	for _, c := range calls {
+		if c.WasOpen() && c.State.Ended() {
+			loads[c.stored.node] = loads[c.stored.node].plus(c.stored.load())
+		}
+	}
+	return loads
 }
 
 // shift records a change of a node's load. All changes of a commit are written together.

@@ -56,7 +56,7 @@ func (tx *Tx) PutResource(r *Resource) error {
 		return err
 	}
 	if before != nil {
-		tx.shift(before.Node, Load{}.minus(before.load()))
+		tx.shift(before.Node, Load{}.Minus(before.load()))
 		if before.UID != r.UID || before.Node != r.Node { // another resource with its name, or it has moved
 			if err := Depart(tx, before); err != nil {
 				return err
@@ -80,7 +80,7 @@ func (tx *Tx) RemoveResource(id writ.ResourceID) error {
 	if err != nil || before == nil {
 		return err
 	}
-	tx.shift(before.Node, Load{}.minus(before.load()))
+	tx.shift(before.Node, Load{}.Minus(before.load()))
 	publish(tx, published.Resource{ResourceID: id})
 	if err := Depart(tx, before); err != nil {
 		return err

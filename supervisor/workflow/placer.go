@@ -81,19 +81,21 @@ func indexOf(candidates []placement.Candidate) map[writ.NodeID]int {
 	return at
 }
 
-// candidatesFor returns the candidate nodes with their free capacity.
+// candidatesFor returns the candidate nodes with their free capacity. The capacity of calls that have ended in this step
+// is free: the resources that they made are already counted.
 func candidatesFor(t *Step, records placementReader) ([]placement.Candidate, error) {
 	loads, err := records.Loads()
 	if err != nil {
 		return nil, err
 	}
+	ended := journal.EndedLoads(t.calls.all)
 	nodes := t.Nodes.Shared()
 	candidates := make([]placement.Candidate, 0, len(nodes))
 	for _, n := range nodes {
 		if n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected {
 			continue
 		}
-		load := loads[n.ID]
+		load := loads[n.ID].Minus(ended[n.ID])
 		candidates = append(candidates, placement.Candidate{Node: n, Free: n.Capacity.Minus(load.Reserved), Open: load.Open()})
 	}
 	return candidates, addPorts(t, records, candidates)
