@@ -22,6 +22,24 @@ func Enter(path string) (leave func(), err error) {
 	return move(func() error { return unix.Setns(int(there.Fd()), unix.CLONE_NEWNET) })
 }
 
+// Prepare makes a directory for the files of namespaces a shared mount point, as ip-netns(8) does. Without that, a later
+// `ip netns add` mounts the directory on itself. Then the first mounts stay below, and their files cannot be removed.
+// Prepare does not change a directory with files.
+func Prepare(dir string) error {
+	share := func() error { return unix.Mount("", dir, "", unix.MS_SHARED|unix.MS_REC, "") }
+	err := share()
+	if !errors.Is(err, unix.EINVAL) { // EINVAL: no mount point
+		return err
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		return err
+	}
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	return share()
+}
+
 // Make creates a namespace and binds it to a file, which must exist and be empty. The calling goroutine stays in its
 // namespace.
 func Make(path string) error {

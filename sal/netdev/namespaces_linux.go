@@ -66,6 +66,12 @@ func (n *namespaces) create(path string, ids uint32) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+	if n.dir == DefaultNamespaces {
+		n.step("share the directory of the namespaces")
+		if err := netns.Prepare(n.dir); err != nil {
+			return fmt.Errorf("make %s a shared mount point: %w", n.dir, err)
+		}
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
 	if err != nil {
 		return err
