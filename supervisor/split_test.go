@@ -163,6 +163,43 @@ machine.create("db", {cpus: 1, memory_mib: 64, disks: disks})
 	})
 }
 
+// The read is a cause only if another node would have had room for the call.
+func TestReadIsBlamedOnlyIfAnotherNodeFits(t *testing.T) {
+	const script = serviceModules + `disk := volume.create("data", {size_gib: 600})
+run.log(disk.uid)
+machine.create("db", {cpus: 16, memory_mib: 60000, disks: [disk]})
+`
+	for _, tt := range []struct {
+		name   string
+		second int64 // memory of the second node, 0 without one
+		hint   string
+	}{
+		{"OneNode", 0, "delete unused resources there"},
+		{"SmallSecondNode", 32768, "delete unused resources there"},
+		{"LargeSecondNode", 65536, "reads a result at"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.join("n1", slowly(time.Second)) // separates the passes in virtual time
+				time.Sleep(2 * time.Second)       // until the node is ready
+				const other = serviceModules + `machine.create("other", {cpus: 1, memory_mib: 8192})` + "\n"
+				s.wantState(s.submit(other), writ.RunSucceeded)
+				// the second node has no room for the disk
+				if tt.second > 0 {
+					s.join("n2", func(n *testNode) {
+						n.capacity = writ.Capacity{CPUs: 16, MemoryMiB: tt.second, DiskGiB: 500}
+					})
+					time.Sleep(2 * time.Second)
+				}
+				run, _ := s.wantState(s.submit(script), writ.RunFailed)
+				if f := run.Failure; f.Code != writ.CodeNoCapacity || !strings.Contains(f.Hint, tt.hint) {
+					t.Errorf("failure = %+v, want the hint %q", f, tt.hint)
+				}
+			})
+		})
+	}
+}
+
 // A database does not bind other resources to its node, but all calls on the database run there.
 func TestCallsOnOneDatabaseShareItsNode(t *testing.T) {
 	const script = serviceModules + `machine.create("m", {cpus: 1, memory_mib: 64})

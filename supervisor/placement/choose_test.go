@@ -128,7 +128,7 @@ func TestCapacityErrorNamesTheRemedy(t *testing.T) {
 	if err := NoCapacity(wanted, Choose(wanted, []Candidate{small, small})); !strings.Contains(err.Hint, "add a larger node") {
 		t.Errorf("the hint is %q", err.Hint)
 	}
-	for hint, w := range map[string]Request{"writ node list": wanted, "writ doctor": {Modules: []string{"machine"}}, "correct the option node": {Node: "b"}, "omit the option node": {Node: "a", Need: wanted.Need},
+	for hint, w := range map[string]Request{"writ node list": wanted, "writ doctor": {Modules: []string{"machine"}}, "restart the runner": {Modules: []string{"machine"}}, "delete unused resources there": {Node: "a", Bound: true, Need: wanted.Need}, "correct the option node": {Node: "b"}, "omit the option node": {Node: "a", Need: wanted.Need},
 		"writ node label NODE disk=ssd": {Labels: map[string]string{"disk": "ssd"}}} {
 		s := full
 		s.Drivers = []writ.NodeDriver{{Module: "volume"}}

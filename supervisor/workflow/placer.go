@@ -270,10 +270,13 @@ func failElsewhere(t *Step, group []*journal.Call, pinned writ.NodeID) error {
 // failUnplaced fails a group without a suitable node.
 func (t *placer) failUnplaced(group []*journal.Call, w *groupRequest, v placement.Decision) error {
 	none := placement.NoCapacity(w.Request, v)
+	elsewhere := w.Request
+	elsewhere.Node, elsewhere.Bound = "", false
+	split := w.pinned != "" && placement.Choose(elsewhere, t.candidates).Fit > 0
 	for _, c := range group {
 		setVerdict(t.Step, c, v)
 		why := *none
-		if w.pinned != "" {
+		if split {
 			if at := t.splitAt(c); at != "" {
 				why.Hint = splitHint(at)
 			}
