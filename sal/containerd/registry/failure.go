@@ -79,7 +79,8 @@ func explain(ctx context.Context, q Request, rejected bool, err error) error {
 		return writ.Errorf(writ.CodeImageUnknown, "%s answered with status %d for %s", r.Registry, status, r)
 	}
 	return writ.Errorf(writ.CodeUnreachable, "cannot pull %s: %s", r, publicCause(err)).
-		WithHint("the log of the node's runner has the cause; the call is retried")
+		WithHint("the log of the node's runner has the cause, and the node repeats the call a few times; " +
+			"a registry at a private address must be named with `writ runner --registry`")
 }
 
 // publicCauses are the causes that an author may see.

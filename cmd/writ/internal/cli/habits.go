@@ -14,6 +14,12 @@ const listHint = "use `writ resource list`, `writ run list` or `writ node list`"
 var Habits = map[string]string{
 	"writ apply":    "`writ submit FILE` signs a script and runs it",
 	"writ deploy":   "`writ submit FILE` signs a script and runs it",
+	"writ up":       "`writ submit FILE --deployment NAME` signs a script and runs it",
+	"writ down":     "`writ deployment destroy NAME` deletes all resources of a deployment",
+	"writ rollback": "`writ deployment rollback NAME` runs an earlier revision again",
+	"writ history":  "`writ deployment history NAME` lists the revisions",
+	"writ job":      "`writ deployment list` lists deployments, and `writ submit FILE --deployment NAME` changes one",
+	"writ alloc":    "`writ resource list` lists containers, and `writ logs container/NAME` prints a log",
 	"writ create":   "`writ submit FILE` signs a script and runs it",
 	"writ validate": "`writ check FILE` checks a script",
 	"writ lint":     "`writ check FILE` checks a script",

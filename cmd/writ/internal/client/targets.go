@@ -22,7 +22,7 @@ type Destruction struct {
 }
 
 // namesHint explains how to name targets.
-const namesHint = "name the targets: --destructive=volume/web-0,volume/data-* (a name ends in * if more may follow)"
+const namesHint = "name the targets: --destructive=volume/web-0,volume/data-* (* at the end of a name stands for any text)"
 
 // NameTargets sets the targets that the order's script may destroy: those named by the user, or those found in the plan
 // and text of the script. The error is DESTRUCTIVE_DENIED if the script destroys data without the flag, destroys a
@@ -42,7 +42,7 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 	case !d.Said && all:
 		return writ.Errorf(writ.CodeDestructiveDenied, "%s may delete or overwrite data: %s", o.Script.Path,
 			strings.Join(targets, " ")).
-			WithHint("confirm with --destructive")
+			WithHint("confirm with --destructive%s", named(targets))
 	case !d.Said:
 		return writ.Errorf(writ.CodeDestructiveDenied,
 			"%s may delete or overwrite data, and some targets are unknown before it runs%s",
@@ -63,11 +63,19 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 			if !target.Covered(d.Named, writ.ResourceKind(kind), name) {
 				return writ.Errorf(writ.CodeDestructiveDenied, "%s would destroy %s, which --destructive does not name",
 					o.Script.Path, destroyed).
-					WithHint(namesHint)
+					WithHint("name all targets: --destructive%s", named(targets))
 			}
 		}
 	}
 	return nil
+}
+
+// named returns the value of --destructive that names the targets, or "" if they are too many for a hint.
+func named(targets []string) string {
+	if len(targets) > 8 {
+		return ""
+	}
+	return "=" + strings.Join(targets, ",")
 }
 
 func among(targets []string) string {

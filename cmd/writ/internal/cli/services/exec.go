@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -289,6 +290,10 @@ func containerOf(
 			datacenter.Name).
 			WithHint("%s", meant.Among(name, all, func(r writ.Resource) string { return r.Name },
 				"`writ resource list --kind container` lists the containers"))
+	case len(names) == 0 && slices.ContainsFunc(all, func(r writ.Resource) bool { return r.Name == what }):
+		return found, "", writ.Errorf(writ.CodeNotFound, "project %s has no deployment %s in %s", project.Name, what,
+			datacenter.Name).
+			WithHint("there is a container of that name: `writ exec container/%s -- COMMAND`", what)
 	case len(names) == 0:
 		return found, "", writ.Errorf(writ.CodeNotFound, "project %s has no deployment %s with a container in %s",
 			project.Name, what, datacenter.Name).
