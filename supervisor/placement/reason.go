@@ -28,7 +28,8 @@ func NoCapacity(r Request, d Decision) *writ.Error {
 		switch a.Code {
 		case writ.VerdictNoDriver, writ.VerdictNoEngine:
 			return err.WithHint("`writ node show NODE` lists the drivers of a node; " +
-				"`writ doctor` on the node shows why others are missing. After a repair, restart the runner of the node")
+				"`writ doctor` on the node shows why others are missing. " +
+				"After a repair, restart the runner of the node")
 		case writ.VerdictNoDevice:
 			return err.WithHint("%s", deviceHint)
 		case writ.VerdictNoLabel:
@@ -39,8 +40,8 @@ func NoCapacity(r Request, d Decision) *writ.Error {
 	case r.Node != "" && len(d.Unsuitable) == 0:
 		return err.WithHint("`writ node list` shows the nodes; correct the option node of the call, or omit it")
 	case r.Bound:
-		return err.WithHint("`writ node list` shows the free capacity of the node, which has resources that the call needs; " +
-			"request less, or delete unused resources there")
+		return err.WithHint("`writ node list` shows the free capacity of the node, which has resources that the call " +
+			"needs; request less, or delete unused resources there")
 	case r.Node != "":
 		return err.WithHint("`writ node list` shows the free capacity of the node; request less, or omit the option node")
 	case len(d.Unsuitable) > 0 &&

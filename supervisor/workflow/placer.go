@@ -81,8 +81,8 @@ func indexOf(candidates []placement.Candidate) map[writ.NodeID]int {
 	return at
 }
 
-// candidatesFor returns the candidate nodes with their free capacity. The capacity of calls that have ended in this step
-// is free: the resources that they made are already counted.
+// candidatesFor returns the candidate nodes with their free capacity. The capacity of calls that have ended in this
+// step is free: the resources that they made are already counted.
 func candidatesFor(t *Step, records placementReader) ([]placement.Candidate, error) {
 	loads, err := records.Loads()
 	if err != nil {
