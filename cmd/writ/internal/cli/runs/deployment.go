@@ -43,6 +43,10 @@ func deploymentListCommand(env *cli.Env) *cobra.Command {
 
 // noDeployment returns the error for a deployment that has no resources.
 func noDeployment(ctx context.Context, env *cli.Env, name, datacenter string) error {
+	if _, d, err := cli.FindDeployment(ctx, env, name, datacenter); err == nil {
+		return writ.Errorf(writ.CodeNotFound, "the deployment %s owns no resource", d.Name).
+			WithHint("`writ deployment history %s` lists its revisions", d.Name)
+	}
 	all, _, err := deployments(ctx, env, api.ListDeploymentsParams{Datacenter: api.Given(datacenter)})
 	if err != nil {
 		return err
