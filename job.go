@@ -89,16 +89,16 @@ type Result struct {
 	Incarnation int64          `json:"incarnation"` // numbers the starts of the runner process, increasing
 }
 
-// Beat is the status that a node signs and sends every second. (Boot, Incarnation, Sequence) orders the beats of a
-// node.
+// Beat is the status that a node signs and sends. (Boot, Incarnation, Sequence) orders the beats of a node.
 type Beat struct {
 	Health
 	Node        NodeID      `json:"node"`
 	Boot        string      `json:"boot"`
 	Incarnation int64       `json:"incarnation"`
 	Sequence    int64       `json:"sequence"`
-	Clock       int64       `json:"clock"` // unix milliseconds
-	Epoch       int64       `json:"epoch"` // the highest epoch that the runner has seen
+	Clock       int64       `json:"clock"`           // unix milliseconds
+	Every       int64       `json:"every,omitempty"` // seconds within which the next beat follows; 0 means 1
+	Epoch       int64       `json:"epoch"`           // the highest epoch that the runner has seen
 	Active      []JobKey    `json:"active,omitempty"`
 	Progress    []Progress  `json:"progress,omitempty"` // active jobs whose drivers reported progress
 	Inventories []Inventory `json:"recalls,omitempty"`  // of runs that the supervisor asked about since the last beat

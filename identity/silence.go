@@ -15,10 +15,11 @@ type Silence struct {
 	Lost   time.Duration
 }
 
-// DefaultSilence applies if the roster has no other value for the datacenter.
+// DefaultSilence applies if the roster has no other value for the datacenter. Then a node without jobs sends few beats,
+// and is silent after three times the interval of its beats.
 var DefaultSilence = Silence{Silent: 5 * time.Second, Lost: 60 * time.Second}
 
-// Limits of Silence. Nodes send a beat every second, and a single late beat must not count as silence.
+// Limits of Silence. Nodes with jobs send a beat every second, and a single late beat must not count as silence.
 const (
 	minSilent = 3 * time.Second
 	maxSilent = 10 * time.Minute

@@ -3,27 +3,40 @@ package runner
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/identity/envelope"
 	"writ/internal/failpoint"
+	"writ/supervisor/nodes"
 )
 
-// beatEvery is the interval between beats. The supervisor treats a node as silent after five missing beats.
+// beatEvery is the interval between beats of a node with jobs, and between the looks for a change at other nodes.
 const beatEvery = time.Second
 
-// beat sends a beat every second until ctx ends. Lost beats are not repeated; each beat is complete.
+// beat sends beats until ctx ends: one every second while the node has jobs, and otherwise one at each change, and one
+// at the interval of nodes without jobs. Each beat is complete, so a lost one is not repeated.
 func (n *incarnation) beat(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
-	for sequence := int64(1); ; sequence++ {
+	var last writ.Beat // the last one that was sent
+	var sent time.Time
+	for sequence := int64(1); ; {
 		n.store.probe(ctx)
-		// Failures are logged by send.
-		if n.link.send(failpoint.At(ctx, failpoint.BeatSent), envelope.Beat, n.state(ctx, sequence)) == nil {
-			n.counts.sent.Note(n.now())
+		b := n.state(ctx, sequence)
+		elapsed := time.Since(sent)
+		jumped := time.Duration(b.Clock-last.Clock)*time.Millisecond - elapsed // of the wall clock
+		if isNews(b, &last) || jumped.Abs() > beatEvery || elapsed > time.Duration(last.Every)*time.Second-beatEvery/2 {
+			sequence++
+			// Failures are logged by send.
+			if n.link.send(failpoint.At(ctx, failpoint.BeatSent), envelope.Beat, b) == nil {
+				last, sent = *b, time.Now()
+				n.counts.sent.Note(n.now())
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -33,14 +46,35 @@ func (n *incarnation) beat(ctx context.Context) {
 	}
 }
 
+// isNews reports whether the supervisor must learn the state of a node now.
+func isNews(now, last *writ.Beat) bool {
+	return len(now.Active) > 0 || len(last.Active) > 0 || len(now.Inventories) > 0 || now.Epoch != last.Epoch ||
+		now.Every != last.Every || !reflect.DeepEqual(now.Health, last.Health)
+}
+
+// everyOf returns the seconds between two beats of a node. A node without jobs sends few, as far as the signed time after
+// which it counts as silent has room for three.
+func everyOf(jobs int, at *identity.Datacenter) int64 {
+	switch {
+	case jobs > 0 || at == nil:
+		return 1
+	case at.Silence == (identity.Silence{}):
+		return nodes.MaxBeatSeconds
+	}
+	return min(max(int64(at.Silence.Silent/(3*time.Second)), 1), nodes.MaxBeatSeconds)
+}
+
 // state builds a beat with the current state of the node.
 func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
 	now := n.now()
-	return &writ.Beat{
+	b := &writ.Beat{
 		Health: n.health(now),
 		Node:   n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(),
 		Epoch: n.epochs.highest(), Active: n.desk.keys(), Progress: n.desk.progress(), Inventories: n.inventory(ctx),
 	}
+	at, _ := n.member.Trusted(now) // without a valid roster, the health has a fault
+	b.Every = everyOf(len(b.Active), at)
+	return b
 }
 
 // health returns the node's own report in each beat.

@@ -20,7 +20,7 @@ func (r *Runner) Metrics(to *metrics.Scrape) {
 	n, c := r.current.Load(), r.counters()
 	to.Flag("writ_runner_serving", "1 if the node accepts jobs, 0 while it waits for approval.", n != nil)
 	to.Time("writ_runner_beat_sent_seconds",
-		"Unix time of the last heartbeat that Redis accepted from the node. The node sends one per second.", c.sent.Last())
+		"Unix time of the last heartbeat that Redis accepted from the node. A node without jobs sends one every 5 s or less.", c.sent.Last())
 	to.Time("writ_runner_supervisor_heard_seconds",
 		"Unix time of the last message from the supervisor through Redis.", c.heard.Last())
 	to.Time("writ_runner_node_api_answered_seconds",

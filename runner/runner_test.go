@@ -485,10 +485,11 @@ func (mistaken) List(context.Context) ([]writ.ResourceID, error) { return nil, n
 func TestBeatsTellTheStateOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
-		quiet(3*time.Second + 500*time.Millisecond)
+		began := time.Now()
+		quiet(8 * time.Second)
 		got := n.lastBeat()
 		want := writ.Beat{
-			Node: n.member.Node(), Boot: got.Boot, Incarnation: got.Incarnation, Sequence: 4, Clock: time.Now().Truncate(time.Second).UnixMilli(), Epoch: 1,
+			Node: n.member.Node(), Boot: got.Boot, Incarnation: got.Incarnation, Sequence: 2, Clock: began.Add(5 * time.Second).UnixMilli(), Every: 5, Epoch: 1,
 			Health: writ.Health{Slots: 4, Capacity: writ.Capacity{CPUs: 4, MemoryMiB: 1024, DiskGiB: got.Capacity.DiskGiB}, Version: "test",
 				Drivers: []writ.NodeDriver{
 					{Module: "container", Name: "test-container", Simulated: true},
@@ -504,6 +505,56 @@ func TestBeatsTellTheStateOfTheNode(t *testing.T) {
 		if next := n.lastBeat(); next.Incarnation <= got.Incarnation || next.Sequence >= got.Sequence {
 			t.Errorf("beat %d of incarnation %d follows beat %d of incarnation %d",
 				next.Sequence, next.Incarnation, got.Sequence, got.Incarnation)
+		}
+	})
+}
+
+// A node without jobs sends few beats, and a node with jobs or with a change one each second.
+func TestBeatsFollowTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFixture(t).fresh(nil)
+		release := make(chan struct{})
+		n.host.setPause(func(_ context.Context, step string, r sal.Request) error {
+			if step == begun && r.Resource.Name == "slow" {
+				<-release
+			}
+			return nil
+		})
+		sent := func(during time.Duration) int64 {
+			before := n.lastBeat().Sequence
+			quiet(during)
+			return n.lastBeat().Sequence - before
+		}
+		want := func(what string, got, least, most int64) {
+			t.Helper()
+			if got < least || got > most {
+				t.Errorf("%s: %d beats, want %d to %d", what, got, least, most)
+			}
+		}
+		quiet(100 * time.Millisecond)
+		want("without jobs, in 60 s", sent(time.Minute), 11, 12)
+		n.push(n.job(1, "volume.create", "slow", nil))
+		want("with a job, in 60 s", sent(time.Minute), 59, 60)
+		if b := n.lastBeat(); b.Every != 1 || len(b.Active) != 1 {
+			t.Errorf("with a job: %+v", b)
+		}
+		close(release)
+		quiet(1100 * time.Millisecond)
+		if b := n.lastBeat(); b.Every != 5 || len(b.Active) != 0 {
+			t.Errorf("after the job: %+v", b)
+		}
+		n.tell(writ.Control{Epoch: 2})
+		want("at a later epoch, in 1.1 s", sent(1100*time.Millisecond), 1, 1)
+		n.amend(func(r *identity.Roster) {
+			if err := r.Datacenters[0].SetSilence(identity.Silence{Silent: 6 * time.Second, Lost: time.Minute}); err != nil {
+				t.Error(err)
+			}
+		})
+		n.tell(writ.Control{Epoch: 2, Roster: 2})
+		quiet(5 * time.Second)
+		want("silent after 6 s, in 60 s", sent(time.Minute), 29, 30)
+		if b := n.lastBeat(); b.Every != 2 {
+			t.Errorf("silent after 6 s: %+v", b)
 		}
 	})
 }

@@ -1,5 +1,5 @@
 // Package queue carries opaque signed bytes between a supervisor and its nodes: jobs to a node's queue, messages to its
-// `in` stream, results and beats (the status of the node, every second) from its `out` stream. It is for delivery only:
+// `in` stream, results and beats (the status of the node) from its `out` stream. It is for delivery only:
 // a loss of all its data is harmless, because both ends have their own records. It must not know the meaning of the
 // bytes. Three implementations pass queuetest: asynq on Redis, asynq on miniredis, memory.
 package queue

@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/misuse"
 )
 
-// Limits of the beats of a node. A node sends one per second; a burst arrives after the queue was unavailable. Each
+// Limits of the beats of a node. A node sends at most one per second; a burst arrives after the queue was unavailable. Each
 // beat may cost an answer.
 const (
 	beatsPerSecond = 4

@@ -9,6 +9,7 @@ import (
 	"writ/identity"
 	"writ/supervisor/bound"
 	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
 )
 
 // Presence tracks the beats of nodes: whether they are ready, silent or lost, and which jobs they work on.
@@ -17,7 +18,8 @@ type Presence struct {
 
 	mu    sync.Mutex
 	nodes map[writ.NodeID]*presence
-	// silence holds the times without a beat after which a node is silent or lost, from the roster in force. Time
+	// silence holds the times without a beat after which a node is silent or lost, from the roster in force. A node that
+	// sends beats at a longer interval is silent after three of them at the earliest. Time
 	// counts only while this supervisor can receive beats. A node without a beat since this supervisor started is
 	// silent from the beginning; it becomes lost after the same time as other nodes.
 	silence identity.Silence
@@ -69,6 +71,7 @@ func (p *Presence) Beat(
 		return nil, nil, false
 	}
 	b = bound.Beat(b)
+	b.Every = min(max(b.Every, 0), nodes.MaxBeatSeconds)
 	started = seen.apply(b, epoch, heard)
 	p.members.update(b.Node, func(n *journal.Node) {
 		n.Liveness, n.LastBeat, n.Health = writ.LivenessReady, now, b.Health
@@ -116,12 +119,17 @@ func (p *Presence) tick(now time.Time, listened time.Duration) (lost []writ.Node
 			}
 			n.Liveness = writ.LivenessLost
 		// a lost node stays lost until its next beat, even under a longer limit
-		case seen.silent >= p.silence.Silent && n.Liveness == writ.LivenessReady:
+		case seen.silent >= p.silentAfter(seen) && n.Liveness == writ.LivenessReady:
 			n.Liveness = writ.LivenessSilent
 		}
 		seen.ready = n.Liveness == writ.LivenessReady
 	})
 	return lost
+}
+
+// silentAfter returns the time without a beat after which a node is silent. The caller holds mu.
+func (p *Presence) silentAfter(seen *presence) time.Duration {
+	return max(p.silence.Silent, 3*time.Duration(seen.beat.Every)*time.Second)
 }
 
 // SetSilence replaces the limits of silence. It reports whether they changed.

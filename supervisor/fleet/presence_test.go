@@ -13,13 +13,14 @@ import (
 )
 
 // Scans come at any times, and the limits change between them. A node is ready until it is silent, and is lost once,
-// when its silence reaches the limit in force.
+// when its silence reaches the limit in force. A node cannot extend its limit beyond three beats of 5 s.
 func TestSilentNodeIsLostOnce(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
 		now := time.Now()
 		f := New(nil, nil, now)
 		f.Members.Put(journal.Node{Node: writ.Node{ID: "n"}})
-		f.Presence.Beat(writ.Beat{Node: "n", Sequence: 1}, 1, now, now)
+		every := rapid.Int64Range(-1, 9).Draw(t, "every")
+		f.Presence.Beat(writ.Beat{Node: "n", Sequence: 1, Every: every}, 1, now, now)
 		var quiet time.Duration
 		lost, wasSilent := false, false
 		var silence identity.Silence
@@ -38,7 +39,7 @@ func TestSilentNodeIsLostOnce(t *testing.T) {
 			if due := quiet >= silence.Lost && !lost; (len(told) == 1) != due {
 				t.Fatalf("not heard for %s of %s: %d are lost", quiet, silence.Lost, len(told))
 			}
-			lost, wasSilent = lost || len(told) == 1, wasSilent || quiet >= silence.Silent
+			lost, wasSilent = lost || len(told) == 1, wasSilent || quiet >= max(silence.Silent, 3*time.Second*time.Duration(min(every, 5)))
 			want := writ.LivenessReady
 			switch {
 			case lost:

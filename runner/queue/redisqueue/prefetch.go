@@ -225,9 +225,12 @@ func (o *prefetcher) handOut() (t takenTask, ok bool) {
 	return t, true
 }
 
-// rest waits for blockFor or until over is closed.
+// restFor is the pause after an error, and between two looks at a paused queue.
+const restFor = 250 * time.Millisecond
+
+// rest waits for restFor or until over is closed.
 func (o *prefetcher) rest() {
-	timer := time.NewTimer(blockFor)
+	timer := time.NewTimer(restFor)
 	defer timer.Stop()
 	select {
 	case <-o.over:
