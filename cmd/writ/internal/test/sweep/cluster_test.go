@@ -292,7 +292,7 @@ func (w *cluster) awaitRuns() {
 			}
 		}
 		if have > o.most || have < o.least {
-			w.t.Errorf("run %s had %d effects, want %d to %d", o.id, have, o.least, o.most)
+			w.t.Errorf("run %s had %d effects, want %d to %d:\n%s", o.id, have, o.least, o.most, w.insist("run", "show", string(o.id)))
 		}
 	}
 	w.runs = nil

@@ -85,11 +85,11 @@ func tales(h *hostCluster) []tale {
 		{"container", []act{
 			{name: "container ground", text: `network.create("lan", {}); network.create("back", {}); volume.create("files", {size_gib: 1})`},
 			{name: "image.fetch oci", text: h.fetch("box", "oci", h.image.Path)},
-			{name: "container.create", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], files: {"/etc/app": {text: "a", on_change: "none"}}, memory_mib: 64})`},
-			{name: "container.create with another file", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], files: {"/etc/app": {text: "b", on_change: "none"}}, memory_mib: 64})`},
+			{name: "container.create", text: `container.create("web", {image: image.get("box"), devices: ["disk"], networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], files: {"/etc/app": {text: "a", on_change: "none"}}, memory_mib: 64})`},
+			{name: "container.create with another file", text: `container.create("web", {image: image.get("box"), devices: ["disk"], networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], files: {"/etc/app": {text: "b", on_change: "none"}}, memory_mib: 64})`},
 			{name: "container.exec", text: `container.exec("web", {command: ["id"]}` + again},
 			{name: "container.run", text: `container.run("job", {image: image.get("box"), command: ["sh", "-c", "echo ran >/files/ran"], networks: [network.get("lan")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`},
-			{name: "container.create changed", text: `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], files: {"/etc/app": "c"}, memory_mib: 32, env: {A: "b"}})`},
+			{name: "container.create changed", text: `container.create("web", {image: image.get("box"), devices: ["disk"], networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], files: {"/etc/app": "c"}, memory_mib: 32, env: {A: "b"}})`},
 			{name: "container.stop", text: `container.stop("web", {grace_seconds: 5})`},
 			{name: "container.start", text: `container.start("web")`},
 			{name: "container.stop at once", text: `container.stop("web", {grace_seconds: 0})`},
@@ -183,6 +183,10 @@ func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 			t.Fatal(err)
 		}
 	}
+	content := filepath.Join(t.TempDir(), "device")
+	if err := os.WriteFile(content, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	h.data = filepath.Join(disk, "n")
 	testcluster.Groups(t, h.data)
 	t.Cleanup(h.endAll)
@@ -193,7 +197,7 @@ func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 		// Otherwise another node of this host may use the default ranges.
 		"--process-users", saltest.Accounts(h.data).Numbers(), "--container-ids", saltest.ContainerIDs(h.data).Numbers(),
 		"--image-dir", h.Dir, "--image-dir", filepath.Dir(h.image.Path), "--publish", "127.0.0.1:20080,20081",
-		"--registry", h.registry.Host,
+		"--registry", h.registry.Host, "--device", "disk=" + testenv.Attach(t, content),
 	}})
 	// The first start again, with ends: the runner creates its overlay key and starts the daemon.
 	h.Kill(node)
