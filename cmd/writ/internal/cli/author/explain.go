@@ -77,11 +77,22 @@ func unexplained(what string) error {
 	if closest := meant.Closest(what, everyOperation()); closest != "" && isMember {
 		return err.WithHint("did you mean %q?", closest)
 	}
+	if closest := meant.Closest(what, lowered(codeNames())); closest != "" && !isMember {
+		return err.WithHint("did you mean `writ explain %s`?", strings.ToUpper(closest))
+	}
 	if members := interpreter.MemberText(module); members != "" {
 		return err.WithHint("%s", members)
 	}
 	return err.WithHint("`writ explain` lists the codes; the operations are in the modules %s: `writ explain MODULE` lists its operations",
 		strings.Join(catalog.Modules(), ", "))
+}
+
+func lowered(all []string) []string {
+	var lower []string
+	for _, text := range all {
+		lower = append(lower, strings.ToLower(text))
+	}
+	return lower
 }
 
 func codeNames() []string {
