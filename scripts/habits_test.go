@@ -59,6 +59,7 @@ func TestHabitsOfOtherLanguagesAreExplained(t *testing.T) {
 		"x := (a) => a":                         {"1:10", "func(a)"},
 		"x := [y for y in [1]]":                 {"1:9", "in a loop"},
 		"y := 1\nx := y if y else 2":            {"2:8", "condition ? a : b"},
+		"x := if true { 1 } else { 2 }":         {"1:6", "condition ? a : b"},
 		"f := func() {\n\treturn 1, 2\n}":       {"2:2", "one value"},
 		"x := {timeout: 5m}":                    {"1:16", "5m is not a value: a duration is a text"},
 		"x := {memory: 2GiB}":                   {"1:15", "2GiB is not a value: sizes are whole numbers"},

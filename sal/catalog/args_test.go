@@ -69,7 +69,7 @@ func TestCheckReportsEveryProblem(t *testing.T) {
 			`rules[0].ports[1]: wrong_value: rules[0].ports[1] must be 1 to 65535, not 0`,
 			`rules[1].from[0]: wrong_value: rules[1].from[0] must be a source address range like 10.1.0.0/24 or 400::/7, host bits zero, not "10.0.0.1/8"`,
 			`rules[1].form: unknown_field: no field "form" in rules[1]; did you mean "from"?`,
-			`rules[2]: wrong_type: rules[2] must be a map, not a string`,
+			`rules[2]: wrong_type: rules[2] must be a map such as {protocol: …}, not a string`,
 			`rules[3].ports: wrong_value: rules[3].ports must have 1 to 64 elements, not 0`,
 			`rules[3].from: wrong_value: rules[3].from must have 1 to 64 elements, not 0`,
 		}},

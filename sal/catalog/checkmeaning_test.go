@@ -66,7 +66,7 @@ func TestHealthCheckIsCheckedByItsMeaning(t *testing.T) {
 		{map[string]any{"command": command, "interval_seconds": int64(4)}, "health.interval_seconds must be at least 5 for a command, not 4"},
 		{map[string]any{"tcp": int64(1), "retries": int64(0)}, "health.retries must be 1 to 100, not 0"},
 		{map[string]any{"tcp": int64(1), "intervall_seconds": int64(9)}, `no field "intervall_seconds" in health; did you mean "interval_seconds"?`},
-		{"/healthz", "health must be a map, not a string"},
+		{"/healthz", "health must be a map such as {http: …}, not a string"},
 		{map[string]any{"image": true}, ""},
 		{map[string]any{"image": false}, "health must have one of http, tcp, command and image"},
 		{map[string]any{"image": true, "tcp": int64(1)}, "health must have only one of tcp and image"},

@@ -105,7 +105,7 @@ func wanted(f *Field) string {
 	case Int:
 		return "an int"
 	case Object:
-		return "a map"
+		return "a map such as " + sampleOf(f.Fields)
 	case Handle:
 		if f.Registry {
 			return "a reference to an image at a registry, a handle to " + kinds(f) + " or the name of one"
@@ -117,6 +117,20 @@ func wanted(f *Field) string {
 	default:
 		return "a " + string(f.Type)
 	}
+}
+
+// sampleOf returns the text of a map with the required fields, or with the first one if none is required.
+func sampleOf(fields Schema) string {
+	var names []string
+	for i := range fields {
+		if fields[i].Required {
+			names = append(names, fields[i].Name+": …")
+		}
+	}
+	if len(names) == 0 && len(fields) > 0 {
+		names = []string{fields[0].Name + ": …"}
+	}
+	return "{" + strings.Join(names, ", ") + "}"
 }
 
 func kinds(f *Field) string {

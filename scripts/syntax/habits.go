@@ -101,7 +101,7 @@ func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
 		return &habit{message: l.text + " is not an operator", help: foreignNames[l.text]}
 	case l.tok == token.Ident && l.text == "not" && followsWord(line, i):
 		return &habit{message: "not is not an operator", help: foreignNames["not"]}
-	case l.tok == token.If && i > 0 && EndsOperand(line[i-1].tok):
+	case l.tok == token.If && i > 0 && (EndsOperand(line[i-1].tok) || expectsOperand(line[i-1].tok)):
 		return &habit{help: insteadOfTernary}
 	case l.tok == token.For && i > 0 && EndsOperand(line[i-1].tok):
 		return &habit{help: "fill the list in a loop: for x in list { all = append(all, x) }"}
@@ -109,6 +109,13 @@ func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
 		return &habit{help: insteadOfColon}
 	}
 	return nil
+}
+
+// expectsOperand reports whether a value follows a token.
+func expectsOperand(tok token.Token) bool {
+	return slices.Contains([]token.Token{
+		token.Define, token.Assign, token.Return, token.LParen, token.LBrack, token.Comma, token.Colon, token.Add,
+	}, tok)
 }
 
 // foreignOperator reports whether the word at i is used as an operator: and, or, is.
