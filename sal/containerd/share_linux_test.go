@@ -103,6 +103,9 @@ func TestKeepWaitsForNoConnection(t *testing.T) {
 	delete(args, "health")
 	b.must("container.create", "a", args)
 	held, err := b.dial(8080)
+	for until := time.Now().Add(time.Minute); err != nil && time.Now().Before(until); held, err = b.dial(8080) {
+		time.Sleep(10 * time.Millisecond) // the container has no health check, so its program may not listen yet
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
