@@ -29,25 +29,9 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	testenv.Need(t, "redis-server") // the stand-in does not support TLS
 	bin := testcluster.Binary(t)
 	profiles := t.TempDir()
-	var out, words bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), bin, "bench", "-n", "4", "--in-flight", "3", "--slots", "8", "--fan", "20", "--rounds", "2", "--profile", profiles, "--tls",
-		"--beside", fakePeers(t), "-o", "json")
-	var login string
-	// Progress is printed while all processes run.
-	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) {
-		login = cmp.Or(login, shownLogin(t, bin))
-		return words.Write(p)
-	})
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, &words)
-	}
-	if login != "" {
-		t.Errorf("a password is among the arguments of %s", login)
-	}
 	var r bench.SpeedReport
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
+	measure(t, bin, &r, "-n", "4", "--in-flight", "3", "--slots", "8", "--fan", "20", "--rounds", "2", "--profile", profiles, "--tls",
+		"--beside", fakePeers(t))
 	if r.Machine.Fsync.P50 <= 0 || r.Machine.CPUs == 0 || r.Machine.Kernel == "" || r.Redis == "" || r.Rounds != 2 {
 		t.Fatalf("%+v", r)
 	}
@@ -145,15 +129,13 @@ func TestBenchWaiting(t *testing.T) {
 	}
 }
 
-// growth runs `writ bench growth` with two nodes in each datacenter. It fails if arguments show a password.
-func growth(t *testing.T, more ...string) (r bench.GrowthReport) {
+// measure runs `writ bench` and reads its report. It fails if arguments of a process show a password.
+func measure(t *testing.T, bin string, report any, args ...string) {
 	t.Helper()
-	testenv.Need(t, "redis-server")
-	bin := testcluster.Binary(t)
 	var out, words bytes.Buffer
-	args := append([]string{"bench", "growth", "--nodes", "2", "-n", "3", "--in-flight", "2", "--fan", "20", "-o", "json"}, more...)
-	cmd := exec.CommandContext(t.Context(), bin, args...)
+	cmd := exec.CommandContext(t.Context(), bin, append([]string{"bench", "-o", "json"}, args...)...)
 	var login string
+	// Progress is printed while all processes run.
 	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) {
 		login = cmp.Or(login, shownLogin(t, bin))
 		return words.Write(p)
@@ -164,8 +146,19 @@ func growth(t *testing.T, more ...string) (r bench.GrowthReport) {
 	if login != "" {
 		t.Errorf("a password is among the arguments of %s", login)
 	}
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Sizes) == 0 {
+	if err := json.Unmarshal(out.Bytes(), report); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
+	}
+}
+
+// growth runs `writ bench growth` with two nodes in each datacenter.
+func growth(t *testing.T, more ...string) (r bench.GrowthReport) {
+	t.Helper()
+	testenv.Need(t, "redis-server")
+	measure(t, testcluster.Binary(t), &r,
+		append([]string{"growth", "--nodes", "2", "-n", "3", "--in-flight", "2", "--fan", "20"}, more...)...)
+	if len(r.Sizes) == 0 {
+		t.Fatal("no size was measured")
 	}
 	return r
 }

@@ -141,8 +141,8 @@ const (
 	unordered  sequence = false
 )
 
-// columns are expressions for columns of runs. A query uses one index. An expression such as project || ” keeps the
-// database from using an index of the column.
+// columns are expressions for columns of runs. A query uses one index. An expression that appends an empty text to a
+// column keeps the database from using an index of the column.
 type columns struct{ datacenter, project, signer, script, deployment string }
 
 // columnsFor returns the columns for a filter, such that the database uses the index with the fewest runs.
