@@ -18,8 +18,8 @@ import (
 // before a crash are sent and acknowledged again. Sending them again costs less than a commit per message.
 const acksEvery = 250 * time.Millisecond
 
-// receiveFor limits one blocking read of the control stream.
-const receiveFor = time.Second
+// receiveFor limits one wait for control messages.
+const receiveFor = time.Minute
 
 // listen receives control messages from the supervisor until ctx ends.
 func (n *incarnation) listen(ctx context.Context) {

@@ -20,9 +20,11 @@ import (
 
 // memoryAccounts implements the accounts of a queue in memory.
 type memoryAccounts struct {
-	mu  sync.Mutex
-	has map[writ.NodeID]string
-	err error
+	mu       sync.Mutex
+	has      map[writ.NodeID]string
+	err      error
+	restarts int
+	applies  int // calls of Apply
 
 	found   []queue.Finding // findings of the next survey
 	failed  error           // error of each survey
@@ -34,10 +36,20 @@ func (d *memoryAccounts) User(node writ.NodeID) string { return "user-" + string
 func (d *memoryAccounts) Apply(_ context.Context, passwords map[writ.NodeID]string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.applies++
 	if d.err == nil {
 		d.has = maps.Clone(passwords)
 	}
 	return d.err
+}
+
+func (d *memoryAccounts) Instance(context.Context) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if errors.Is(d.err, errors.ErrUnsupported) {
+		return "", nil
+	}
+	return fmt.Sprint(d.restarts), d.err
 }
 
 func (d *memoryAccounts) Survey(context.Context) ([]queue.Finding, error) {
@@ -66,6 +78,9 @@ func (d *memoryAccounts) addFinding(f queue.Finding) {
 func (d *memoryAccounts) set(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.err == nil && err == nil {
+		d.restarts++
+	}
 	d.has, d.err = nil, err
 }
 
@@ -174,6 +189,31 @@ func TestOnlyApprovedNodeOpensItsAccount(t *testing.T) {
 		}
 		if _, err := s.Account(t.Context(), "0192f6c2-0000-7000-8000-0000000000ff", nil); writ.CodeOf(err) != writ.CodeNotFound {
 			t.Errorf("account of an unknown node: %v", err)
+		}
+	})
+}
+
+// Somebody deletes an account at the queue, which is not restarted.
+//
+// Promise: Nodes and Redis: A node's deleted account at Redis is restored within seconds.
+// How: The supervisor compares all accounts every 5 s, and at once after a restart of Redis.
+func TestDeletedAccountIsRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := &memoryAccounts{}
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		n := s.join("n1")
+		time.Sleep(10 * time.Second)
+		keeper.mu.Lock()
+		keeper.has, keeper.applies = nil, 0
+		keeper.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		if keeper.password(n.id) == "" {
+			t.Error("the account is missing")
+		}
+		keeper.mu.Lock()
+		defer keeper.mu.Unlock()
+		if keeper.applies > 5 {
+			t.Errorf("%d comparisons of all accounts in 20 s", keeper.applies)
 		}
 	})
 }

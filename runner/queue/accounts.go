@@ -16,6 +16,9 @@ type Accounts interface {
 	// error wraps errors.ErrUnsupported if this transport has no accounts or does not permit changing them. Other
 	// errors are as for Queue.
 	Apply(ctx context.Context, passwords map[writ.NodeID]string) error
+	// Instance returns a text that changes when the transport may have lost the accounts and streams, because it was
+	// restarted or emptied.
+	Instance(ctx context.Context) (string, error)
 	// Survey checks the data that nodes sent since the last call, and a part of the data that they store, and returns
 	// violations. Several calls may be needed to find a node that is over its budget.
 	Survey(ctx context.Context) ([]Finding, error)

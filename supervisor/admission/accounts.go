@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -24,8 +25,10 @@ import (
 )
 
 const (
-	// accountsInterval is the time between two updates of the queue accounts. A restarted Redis has lost them.
+	// accountsInterval is the time between two looks at the queue. A restarted Redis has lost the accounts.
 	accountsInterval = time.Second
+	// applyInterval is the time between two comparisons of all accounts, if nothing seems to have changed.
+	applyInterval = 5 * time.Second
 	// applyWithin limits the duration of one update.
 	applyWithin = 5 * time.Second
 )
@@ -56,8 +59,16 @@ type Accounts struct {
 	surveyed  bool                   // the first survey has ended
 	signed    map[writ.NodeID][]byte // signed answers of the node API
 	looked    map[writ.NodeID]bool   // serving nodes at the last successful update; nil before the first
+	applied   applied                // the last successful update
 	lacking   bool                   // the queue does not support accounts
 	failing   bool                   // the failure of the queue was logged
+}
+
+// applied describes an update of the accounts.
+type applied struct {
+	at       time.Time // by the monotonic clock
+	instance string    // of the queue, before the update
+	accounts map[writ.NodeID]string
 }
 
 // NewAccounts returns accounts that Run applies to the queue.
@@ -84,7 +95,7 @@ func (a *Accounts) Run(ctx context.Context) error {
 	for {
 		a.mu.Lock()
 		a.endSuspensions(time.Now())
-		_ = a.apply(ctx) // logged and retried
+		_ = a.refresh(ctx) // logged and retried
 		a.suspendMisuse(ctx)
 		a.survey(ctx)
 		a.mu.Unlock()
@@ -98,12 +109,27 @@ func (a *Accounts) Run(ctx context.Context) error {
 	}
 }
 
-// apply gives each approved node its queue account and removes all other accounts. It is not an error if the queue does
-// not support accounts. The caller holds mu.
-func (a *Accounts) apply(ctx context.Context) error {
+// refresh is apply if the nodes or the queue have changed since the last call, or after applyInterval. The caller holds mu.
+func (a *Accounts) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
-	serving := make(map[writ.NodeID]bool)
+	instance, err := a.Queue.Instance(ctx)
+	_, all := a.accounts()
+	if err == nil && !a.failing && !a.lacking && time.Since(a.applied.at) < applyInterval && instance == a.applied.instance &&
+		maps.Equal(all, a.applied.accounts) {
+		return nil
+	}
+	if err := a.apply(ctx); err != nil {
+		return err
+	}
+	a.applied.at, a.applied.instance = time.Now(), instance
+	return nil
+}
+
+// accounts returns the serving nodes, and the passwords of those that are not suspended. It makes missing passwords, and
+// forgets those of other nodes. The caller holds mu.
+func (a *Accounts) accounts() (serving map[writ.NodeID]bool, all map[writ.NodeID]string) {
+	serving = make(map[writ.NodeID]bool)
 	for _, node := range a.Fleet.Members.Serving() {
 		serving[node] = true
 		if a.passwords[node] == "" {
@@ -116,12 +142,21 @@ func (a *Accounts) apply(ctx context.Context) error {
 			delete(a.signed, node)
 		}
 	}
-	all := make(map[writ.NodeID]string, len(a.passwords))
+	all = make(map[writ.NodeID]string, len(a.passwords))
 	for node, password := range a.passwords {
 		if s := a.suspended[node]; s == nil || !s.off {
 			all[node] = password
 		}
 	}
+	return serving, all
+}
+
+// apply gives each approved node its queue account and removes all other accounts. It is not an error if the queue does
+// not support accounts. The caller holds mu.
+func (a *Accounts) apply(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, applyWithin)
+	defer cancel()
+	serving, all := a.accounts()
 	err := a.Queue.Apply(failpoint.At(ctx, failpoint.AccountsApplied), all)
 	lacking := errors.Is(err, errors.ErrUnsupported)
 	switch {
@@ -139,7 +174,7 @@ func (a *Accounts) apply(ctx context.Context) error {
 	if a.lacking != lacking {
 		clear(a.signed)
 	}
-	a.looked, a.lacking, a.failing = serving, lacking, false
+	a.looked, a.lacking, a.failing, a.applied.accounts = serving, lacking, false, all
 	return nil
 }
 

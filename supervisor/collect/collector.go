@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,10 +45,13 @@ type Site struct {
 
 // Collector receives the messages of all nodes and passes each to the receiver of its kind.
 type Collector struct {
-	site   Site
-	queue  queue.Queue
-	kinds  []messageKind
-	rounds atomic.Int64
+	site     Site
+	queue    queue.Queue
+	kinds    []messageKind
+	groups   *groups
+	handling sync.Mutex  // held while the messages of one read are handled
+	away     atomic.Bool // the queue is unavailable; only the change is logged
+	readers  sync.WaitGroup
 }
 
 // messageKind is a row of the table of messages.
@@ -71,7 +75,7 @@ type Receivers struct {
 
 // New returns a collector. Run starts it.
 func New(site Site, q queue.Queue, to Receivers) *Collector {
-	c := &Collector{site: site, queue: q}
+	c := &Collector{site: site, queue: q, groups: newGroups()}
 	c.kinds = []messageKind{ // the most frequent ones first
 		{envelope.Beat, each(envelope.Beat, to.Beats.Receive)},
 		{envelope.Result, c.receiveResults},
@@ -94,48 +98,55 @@ func each[T any](kind envelope.Kind, receive func(context.Context, writ.NodeID, 
 	}
 }
 
-// Rounds returns the number of completed rounds. A round receives the waiting messages and handles them.
-func (c *Collector) Rounds() int64 { return c.rounds.Load() }
+// Rounds returns the number of completed rounds. In a round, the messages of each group of nodes that wait are received
+// and handled.
+func (c *Collector) Rounds() int64 { return c.groups.completed() }
 
 // Run receives messages until ctx ends.
 func (c *Collector) Run(ctx context.Context) error {
-	away := false // log only the change
+	defer c.readers.Wait()
+	c.groups.run(func(one *group) { c.readers.Go(func() { c.read(ctx, one) }) })
+	return nil
+}
+
+// read receives the messages of a group of nodes until ctx ends.
+func (c *Collector) read(ctx context.Context, one *group) {
 	for ctx.Err() == nil {
-		nodes := c.site.Fleet.Members.Serving()
-		if len(nodes) == 0 {
-			c.rounds.Add(1) // an empty round counts as complete
+		streams := c.groups.streams(one, c.site.Fleet.Members.Serving())
+		if len(streams) == 0 {
+			c.groups.complete(one)
 			_ = sleep.For(ctx, receiveWait)
 			continue
-		}
-		streams := make([]queue.Stream, len(nodes))
-		for i, node := range nodes {
-			streams[i] = queue.Stream{Node: node, Direction: queue.Out}
 		}
 		messages, err := c.queue.Receive(ctx, receiveWait, streams...)
 		if err != nil {
-			if ctx.Err() == nil && !away {
+			if ctx.Err() == nil && !c.away.Swap(true) {
 				c.site.Log.Warn("queue unavailable: no message of a node arrives", "err", err)
-				away = true
 			}
 			_ = sleep.For(ctx, receiveWait)
 			continue
 		}
-		if away {
+		if c.away.Swap(false) {
 			c.site.Log.Info("queue available again")
-			away = false
 		}
-		var done []queue.Message
-		for _, m := range messages {
-			if !c.receive(ctx, m) {
-				done = append(done, m)
-			}
-		}
-		c.rounds.Add(1)
+		done := c.receiveAll(ctx, messages)
+		c.groups.complete(one)
 		if err := c.queue.Acknowledge(failpoint.At(ctx, failpoint.BeatsDone), done...); err != nil && ctx.Err() == nil {
 			c.site.Warnings.Warn("", "remove beats from the queue", "err", err)
 		}
 	}
-	return nil
+}
+
+// receiveAll handles messages and returns those that can be removed from the queue.
+func (c *Collector) receiveAll(ctx context.Context, messages []queue.Message) (done []queue.Message) {
+	c.handling.Lock()
+	defer c.handling.Unlock()
+	for _, m := range messages {
+		if !c.receive(ctx, m) {
+			done = append(done, m)
+		}
+	}
+	return done
 }
 
 // receive handles one message of a node. It returns true if the message must stay in the queue until its results are

@@ -18,6 +18,8 @@ type Members struct {
 	mu     sync.Mutex
 	nodes  map[writ.NodeID]*member
 	byName []*member
+	// serving holds the ids of the approved nodes, sorted. It is nil after a change, until Serving builds it again.
+	serving []writ.NodeID
 	// keys maps signing keys to nodes. The key of a node never changes. Strangers may ask for any number of keys, so a
 	// lookup must be cheap.
 	keys map[string]writ.NodeID
@@ -51,6 +53,7 @@ func (m *Members) add(n journal.Node) {
 	at, _ := slices.BinarySearchFunc(m.byName, added, compareNames)
 	m.byName = slices.Insert(m.byName, at, added)
 	m.keys[string(n.PublicKey)] = n.ID
+	m.serving = nil
 }
 
 // compareNames orders nodes by name, then by ID. A node keeps both.
@@ -70,6 +73,7 @@ func (m *Members) Put(n journal.Node) {
 	case n.Decisions >= known.Decisions:
 		applyDecisions(&known.Node, n)
 		known.shared = nil
+		m.serving = nil
 	}
 }
 
@@ -224,18 +228,22 @@ func restore(m *Members, id writ.NodeID, last journal.LastBeat, now time.Time) {
 	}
 }
 
-// Serving returns the ids of the approved nodes, sorted.
+// Serving returns the ids of the approved nodes, sorted. The caller must not change them. Calls between two changes of the
+// nodes return the same slice.
 func (m *Members) Serving() []writ.NodeID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var ids []writ.NodeID
-	for id, n := range m.nodes {
-		if n.Admission == writ.AdmissionApproved {
-			ids = append(ids, id)
+	if m.serving == nil {
+		ids := make([]writ.NodeID, 0, len(m.nodes))
+		for id, n := range m.nodes {
+			if n.Admission == writ.AdmissionApproved {
+				ids = append(ids, id)
+			}
 		}
+		slices.Sort(ids)
+		m.serving = ids
 	}
-	slices.Sort(ids)
-	return ids
+	return m.serving
 }
 
 // Select returns the nodes that match accepts, sorted by name and key. match must not use the Members.

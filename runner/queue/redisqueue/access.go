@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,6 +23,7 @@ import (
 type access struct {
 	client   *redis.Client
 	reader   *redis.Client // for blocking commands, which must not use the pool's connections, and for data from nodes
+	waits    *interrupts   // of reader
 	log      func() *slog.Logger
 	offences offences // of nodes
 }
@@ -39,6 +44,94 @@ func away(ctx context.Context, err error) error {
 		e.Hint = remedyFor(err)
 	}
 	return e
+}
+
+// interrupts ends blocking commands early. go-redis does not end a command when its context ends, because it cannot
+// interrupt a read.
+type interrupts struct {
+	mu    sync.Mutex
+	conns map[*interruptible]bool // the open connections
+}
+
+// errInterrupted is the error of a command whose connection was interrupted.
+var errInterrupted = errors.New("the wait for Redis was interrupted")
+
+// dialing returns a dialer whose connections can be interrupted.
+func (i *interrupts) dialing(dial dialing) dialing {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		c := &interruptible{Conn: conn, all: i}
+		i.mu.Lock()
+		i.conns[c] = true
+		i.mu.Unlock()
+		if raw, ok := conn.(syscall.Conn); ok { // go-redis uses it to detect closed idle connections
+			return struct {
+				*interruptible
+				syscall.Conn
+			}{c, raw}, nil
+		}
+		return c, nil
+	}
+}
+
+// interrupt ends the reads of all connections, the present ones and the next. go-redis closes a connection after a failed
+// read. The callers with other contexts repeat their commands.
+func (i *interrupts) interrupt() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for c := range i.conns {
+		c.interrupt()
+	}
+}
+
+// interruptible is a connection of interrupts.
+type interruptible struct {
+	net.Conn
+	all *interrupts
+
+	mu   sync.Mutex
+	over bool
+}
+
+func (c *interruptible) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs no deadline
+}
+
+// SetReadDeadline implements net.Conn. The deadline of an interrupted connection stays in the past.
+func (c *interruptible) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		t = time.Unix(1, 0)
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Read implements net.Conn.
+func (c *interruptible) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.over {
+			err = errInterrupted
+		}
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *interruptible) Close() error {
+	c.all.mu.Lock()
+	delete(c.all.conns, c)
+	c.all.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // info returns the sections memory and clients of INFO, or nil if Redis rejects the command.

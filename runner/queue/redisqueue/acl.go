@@ -150,6 +150,17 @@ func (a *Accounts) Apply(ctx context.Context, passwords map[writ.NodeID]string) 
 	return unsupported(ctx, err)
 }
 
+// Instance implements queue.Accounts. It consists of the id that Redis draws when it starts, and the mark of the supervisor.
+// If Redis does not permit INFO, it is only the mark.
+func (a *Accounts) Instance(ctx context.Context) (string, error) {
+	mark, err := a.queue.Generation(ctx)
+	if err != nil {
+		return "", err
+	}
+	text, err := a.queue.client.Info(ctx, "server").Result()
+	return infoOf(text)["run_id"] + " " + mark, unlessRefused(ctx, err)
+}
+
 // inStreams returns the streams that the nodes with accounts read.
 func inStreams(passwords map[writ.NodeID]string) []queue.Stream {
 	streams := make([]queue.Stream, 0, len(passwords))

@@ -102,9 +102,9 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 	for _, h := range watch {
 		q.client.AddHook(h)
 	}
-	recovered := make(chan struct{})
-	looking := q.prefetchers.begin(node, recovered, 1)
-	close(recovered) // no tasks are fetched
+	recovered, end := context.WithCancel(ctx)
+	looking := q.prefetchers.begin(recovered, node, 1)
+	end() // no tasks are fetched
 	server := asynq.NewServerFromRedisClient(q.client, (&service{queue: q, node: node, free: make(chan struct{}, 1)}).config())
 	must(server.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	until("recovery", func() bool { return admin.ZScore(ctx, key(node, "retry"), "left").Err() == nil })

@@ -88,6 +88,13 @@ func (ds *deliveries) get(node writ.NodeID, id string) *delivery {
 	return ds.of[node][id]
 }
 
+// any reports whether a node has tasks in this process, or finished tasks that Redis may still have.
+func (ds *deliveries) any(node writ.NodeID) bool {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	return len(ds.of[node]) > 0
+}
+
 // over returns the IDs of the tasks whose handlers have returned.
 func (ds *deliveries) over(node writ.NodeID) []string {
 	ds.mu.Lock()

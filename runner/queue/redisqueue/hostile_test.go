@@ -80,6 +80,9 @@ func (d *two) honestWord() (others []queue.Message) {
 func (d *two) findings() map[queue.Offence]queue.Finding {
 	d.t.Helper()
 	all := map[queue.Offence]queue.Finding{}
+	if s := &d.accounts.sweep; s.complete() { // as if the pause after it were over
+		s.ended = s.ended.Add(-sweepRest)
+	}
 	found, err := d.accounts.Survey(d.t.Context())
 	if err != nil {
 		d.t.Fatal(err)
@@ -424,6 +427,32 @@ func TestANodeHasItsShareOfKeys(t *testing.T) {
 	}
 	if !testenv.Mentions(found, fmt.Sprint(queue.BudgetKeys)) {
 		t.Errorf("found %q", found)
+	}
+}
+
+// A look at all keys takes time of Redis, the more the more nodes there are.
+func TestSurveysOfAnUnchangedRedisAreCheap(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	d.tinyKeys(testNode, 1000)
+	for !d.accounts.sweep.complete() {
+		d.findings()
+	}
+	measured := func() string { return statOf(d.admin.Info(t.Context(), "commandstats").Val(), "memory|usage") }
+	before := measured()
+	for range 10 {
+		if found, err := d.accounts.Survey(t.Context()); err != nil || len(found) > 0 {
+			t.Fatalf("found %+v, %v", found, err)
+		}
+	}
+	if after := measured(); after != before {
+		t.Errorf("keys were measured during the pause: %s, then %s", before, after)
+	}
+	if err := d.admin.SetRange(t.Context(), key(testNode, "large"), queue.BudgetBytes+1<<20, "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := d.accounts.Survey(t.Context()); err != nil || len(found) != 1 {
+		t.Errorf("found %+v, %v of a node that exceeds its budget during the pause", found, err)
 	}
 }
 

@@ -24,9 +24,9 @@ const (
 	maxReceived = 100    // messages of one Receive, as package queue specifies
 )
 
-// blockFor limits one blocking command, and thus the delay when the context of a caller ends: go-redis cannot interrupt
-// a read. Each end of a command wakes a process, so idle nodes pay for a shorter time.
-const blockFor = time.Second
+// blockFor limits one blocking command. Each end of a command costs time at Redis and in this process, although nothing
+// has happened.
+const blockFor = 5 * time.Second
 
 // messenger sends and receives the messages of streams.
 type messenger struct {
@@ -116,6 +116,7 @@ func (ms *messenger) Receive(
 	if len(streams) == 0 {
 		return nil, sleep.For(ctx, wait)
 	}
+	defer context.AfterFunc(ctx, ms.waits.interrupt)()
 	for deadline := time.Now().Add(wait); ; {
 		if messages := ms.takeHeld(streams); len(messages) > 0 {
 			return messages, nil
@@ -123,6 +124,9 @@ func (ms *messenger) Receive(
 		more, err := ms.readSome(ctx, min(max(time.Until(deadline), time.Millisecond), blockFor), streams)
 		if err != nil {
 			ms.lose(streams)
+			if errors.Is(err, errInterrupted) && ctx.Err() == nil {
+				continue
+			}
 			return nil, away(ctx, err)
 		}
 		if messages := ms.takeHeld(streams); len(messages) > 0 {

@@ -1,10 +1,15 @@
 package redisqueue
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"writ"
 	"writ/internal/test/testenv"
@@ -48,6 +53,81 @@ func TestStreamsDeliverOnceAndInOrder(t *testing.T) {
 	}
 	if left := len(q.held); left != 1 {
 		t.Errorf("messages of %d streams are left, want 1: of the unrequested stream", left)
+	}
+}
+
+// Promise: Recovery: A stopped node or supervisor waits for no answer of Redis.
+// How: The end of a context interrupts the blocking reads.
+// Also: TestInterruptedReadersContinue.
+func TestWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	q, admin := open(t, server.URL), client(t, server.URL)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := receiving(ctx, q, queue.Stream{Node: testNode, Direction: queue.Out})
+	waitForBlocked(t, admin, 1)
+	if err := admin.Do(t.Context(), "client", "pause", guard.Milliseconds(), "all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	select {
+	case got := <-ended:
+		if !errors.Is(got.err, context.Canceled) {
+			t.Errorf("Receive = %v", got.err)
+		}
+	case <-time.After(2 * blockFor): // without an answer, the client itself gives up 10 s after blockFor
+		t.Error("Receive waits for the answer of Redis")
+	}
+}
+
+func TestInterruptedReadersContinue(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	q, admin := open(t, server.URL), client(t, server.URL)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := receiving(ctx, q, queue.Stream{Node: testNode, Direction: queue.Out})
+	stream := queue.Stream{Node: otherNode, Direction: queue.Out}
+	second := receiving(t.Context(), q, stream)
+	waitForBlocked(t, admin, 2)
+	cancel()
+	if got := <-first; !errors.Is(got.err, context.Canceled) {
+		t.Errorf("Receive = %v", got.err)
+	}
+	if err := q.Send(t.Context(), stream, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-second; got.err != nil || len(got.messages) != 1 {
+		t.Errorf("the other reader gets %v, %v", got.messages, got.err)
+	}
+}
+
+// received is the result of Receive.
+type received struct {
+	messages []queue.Message
+	err      error
+}
+
+// receiving starts a Receive and returns the channel for its result.
+func receiving(ctx context.Context, q *Queue, stream queue.Stream) <-chan received {
+	ended := make(chan received, 1)
+	go func() {
+		messages, err := q.Receive(ctx, time.Hour, stream)
+		ended <- received{messages, err}
+	}()
+	return ended
+}
+
+// waitForBlocked waits until Redis has this number of blocked clients.
+func waitForBlocked(t *testing.T, admin *redis.Client, want int) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		text := admin.Info(t.Context(), "clients").Val()
+		if infoOf(text)["blocked_clients"] == strconv.Itoa(want) {
+			return
+		}
+		if time.Since(began) > guard {
+			t.Fatalf("%d clients should be blocked: %s", want, text)
+		}
 	}
 }
 

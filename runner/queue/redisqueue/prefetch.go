@@ -20,8 +20,7 @@ import (
 // next requests of asynq are answered from memory. If Redis had fewer tasks, the next request blocks until it has one.
 // asynq does not notice, and sleeps only after a wait without result.
 type prefetchers struct {
-	client *redis.Client
-	reader *redis.Client // for blocking commands
+	*access
 
 	mu sync.Mutex
 	of map[string]*prefetcher // by the key of the pending tasks
@@ -31,21 +30,22 @@ type prefetchers struct {
 type prefetcher struct {
 	keys  []string        // arguments of asynq's script that takes a task: pending, paused, active, lease
 	slots int             // number of tasks that asynq handles at a time
-	over  <-chan struct{} // closed when waits must end
+	serve context.Context // ends when waits must end
 
 	more bool // the last request returned all tasks that it asked for: more may wait; used by a single goroutine
 
 	mu    sync.Mutex
 	taken []takenTask     // taken from the queue, not yet returned to asynq
 	given map[string]bool // IDs of tasks that asynq has
+	asked int             // number of requests for tasks
 }
 
 // takenTask is a task that is active in Redis.
 type takenTask struct{ id, message string }
 
-// begin adds the prefetcher of a queue. It works until the channel `over` is closed and end is called.
-func (l *prefetchers) begin(node writ.NodeID, over <-chan struct{}, slots int) *prefetcher {
-	o := &prefetcher{slots: slots, over: over, given: map[string]bool{}}
+// begin adds the prefetcher of a queue. It works until ctx ends, and the caller must call end.
+func (l *prefetchers) begin(ctx context.Context, node writ.NodeID, slots int) *prefetcher {
+	o := &prefetcher{slots: slots, serve: ctx, given: map[string]bool{}}
 	for _, name := range []string{"pending", "paused", "active", "lease"} {
 		o.keys = append(o.keys, key(node, name))
 	}
@@ -87,6 +87,13 @@ func (o *prefetcher) gave() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.given))
+}
+
+// requests returns the number of requests for tasks so far, and whether asynq and the prefetcher have no task.
+func (o *prefetcher) requests() (asked int, idle bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.asked, len(o.taken)+len(o.given) == 0
 }
 
 // done records that asynq has finished tasks.
@@ -141,10 +148,8 @@ func (l *prefetchers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // next returns the next task for asynq, or redis.Nil. After an error asynq asks again at once, and after redis.Nil it
 // pauses for lookAgain.
 func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (takenTask, error) {
-	select {
-	case <-o.over:
+	if o.serve.Err() != nil {
 		return takenTask{}, redis.Nil
-	default:
 	}
 	if o.choked() {
 		o.rest()
@@ -155,9 +160,9 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 	}
 	waited := false
 	if !o.more {
-		err := o.wait(ctx, l.reader)
-		if errors.Is(err, redis.Nil) {
-			return takenTask{}, err
+		err := o.wait(l.access)
+		if errors.Is(err, redis.Nil) || errors.Is(err, errInterrupted) {
+			return takenTask{}, redis.Nil
 		}
 		// NOPERM: a supervisor older than this node made the account, without the right to use BLMOVE. Then asynq
 		// polls.
@@ -189,15 +194,16 @@ func (o *prefetcher) choked() bool {
 
 // wait returns nil as soon as the queue has a task, and redis.Nil if it stayed empty for blockFor. It does not change
 // the queue: BLMOVE moves a task from the end of the list to the same end.
-func (o *prefetcher) wait(ctx context.Context, reader *redis.Client) error {
-	// The command is written out, because go-redis rounds the timeout of this command to whole seconds.
-	return reader.Do(ctx, "blmove", o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor.Seconds()).Err()
+func (o *prefetcher) wait(a *access) error {
+	defer context.AfterFunc(o.serve, a.waits.interrupt)()
+	return a.reader.BLMove(o.serve, o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor).Err()
 }
 
 // takeFree takes one task per free slot, at least one, and returns their number.
 func (o *prefetcher) takeFree(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
 	o.more = false
 	o.mu.Lock()
+	o.asked++
 	wanted := min(max(o.slots-len(o.given), 1), maxTaken)
 	o.mu.Unlock()
 	lease := ask.Args()[len(ask.Args())-2:]
@@ -228,12 +234,12 @@ func (o *prefetcher) handOut() (t takenTask, ok bool) {
 // restFor is the pause after an error, and between two looks at a paused queue.
 const restFor = 250 * time.Millisecond
 
-// rest waits for restFor or until over is closed.
+// rest waits for restFor or until Serve ends.
 func (o *prefetcher) rest() {
 	timer := time.NewTimer(restFor)
 	defer timer.Stop()
 	select {
-	case <-o.over:
+	case <-o.serve.Done():
 	case <-timer.C:
 	}
 }

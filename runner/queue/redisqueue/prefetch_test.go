@@ -18,22 +18,24 @@ import (
 	"writ/runner/queue"
 )
 
-// Promise: Load and attackers: A node receives work at once, and an idle node polls Redis four times a second.
-// How: After an empty poll the node waits until Redis has work.
+// Promise: Load and attackers: A node receives work at once, and an idle node asks Redis every 5 s.
+// How: After an empty answer the node waits until Redis has work, and it repairs its queue less often.
 // Also: TestNodeWithoutWaitPermissionPolls.
 func TestAnIdleNodeWaitsInsteadOfLooking(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
-	release := make(chan struct{})
-	close(release)
-	w := startWorker(t, server.URL, release)
+	w := startWorker(t, server.URL, released())
 	w.push("first")
 	w.next("first")
-	w.untilCalled("blmove", 2) // the first one timed out, the second one belongs to the next wait
-	before := w.called("evalsha")
+	w.gone("first")
+	w.untilCalled("blmove", w.called("blmove")+1) // the wait after it has begun
+	scripts, repairs := w.called("evalsha"), w.called("lrange")
 	w.untilCalled("blmove", w.called("blmove")+2)
-	if n := w.called("evalsha") - before; n > 3 { // asynq runs other scripts from time to time
-		t.Errorf("%d scripts in half a second without tasks", n)
+	if n := w.called("evalsha") - scripts; n > 3 { // asynq runs other scripts from time to time
+		t.Errorf("%d scripts during two waits without tasks", n)
+	}
+	if n := w.called("lrange") - repairs; n > 4 {
+		t.Errorf("%d repairs during two waits without tasks", n)
 	}
 	w.push("second")
 	w.next("second")

@@ -61,24 +61,32 @@ func Open(rawURL string) (*Queue, error) { return Server{URL: rawURL}.Open() }
 // opens, for data from nodes, limit replies.
 func New(client *redis.Client) *Queue {
 	q := &Queue{borrowed: true}
-	q.init(client)
+	q.init(client, maxReaders)
 	return q
 }
 
-func (q *Queue) init(client *redis.Client) {
+// maxReaders limits the concurrent calls of Receive of a process without a limit of its connections. A supervisor calls it
+// for each group of its nodes.
+const maxReaders = 1024
+
+// init connects the parts of the queue. readers limits the connections for blocking commands.
+func (q *Queue) init(client *redis.Client, readers int) {
 	options := *client.Options()
+	options.PoolSize = readers
 	if q.borrowed {
 		options.Dialer = dialBounded(options.Dialer)
 	}
+	waits := &interrupts{conns: map[*interruptible]bool{}}
+	options.Dialer = waits.dialing(options.Dialer)
 	// If a read were retried after its reply was lost, the messages in the reply would be skipped.
 	options.MaxRetries = -1
-	q.access = &access{client: client, reader: redis.NewClient(&options), log: q.log}
+	q.access = &access{client: client, reader: redis.NewClient(&options), waits: waits, log: q.log}
 	q.messenger = newMessenger(q.access)
 	q.dispatcher = &dispatcher{q.access, newAsynqClient(client)}
 	q.closed = make(chan struct{})
 	client.AddHook(burstHook{})
 	client.AddHook(registryHook{})
-	q.prefetchers.client, q.prefetchers.reader = client, q.reader
+	q.prefetchers.access = q.access
 	client.AddHook(&q.prefetchers)
 	client.AddHook(&endHook{client: client, gone: q.deliveries.gone})
 	for _, c := range []*redis.Client{q.client, q.reader} {

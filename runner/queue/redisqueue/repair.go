@@ -11,8 +11,11 @@ import (
 	"writ/internal/failpoint"
 )
 
-// tendEvery is the interval of repairs.
-const tendEvery = time.Second
+// tendEvery is the interval of repairs, and tendIdle the interval while the node has no tasks.
+const (
+	tendEvery = time.Second
+	tendIdle  = 5 * time.Second
+)
 
 // putBackScript returns tasks without a handler to the queue, to be taken next. KEYS: active, lease, retry, pending.
 // ARGV: prefix of tasks, ids in reverse order: the first id is taken last.
@@ -76,6 +79,8 @@ func (s *service) repairUntilEnd(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
 	strangers := []string{}
+	var last time.Time // of the last repair
+	asked := 0         // requests for tasks until then
 	for {
 		select {
 		case <-ctx.Done():
@@ -84,11 +89,16 @@ func (s *service) repairUntilEnd(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		now, idle := s.prefetcher.requests()
+		idle = idle && now == asked && len(strangers) == 0 && !s.queue.deliveries.any(s.node)
+		if idle && time.Since(last) < tendIdle {
+			continue
+		}
 		next, err := s.repair(ctx, strangers)
 		if err != nil {
 			next = []string{} // asynq logs the outage of Redis
 		}
-		strangers = next
+		strangers, last, asked = next, time.Now(), now
 	}
 }
 

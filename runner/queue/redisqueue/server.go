@@ -71,7 +71,7 @@ func (s Server) Open() (*Queue, error) {
 	options.Dialer = dialBounded(failpoint.Dialer(options.Dialer))
 	q := &Queue{borrowed: false}
 	options.CredentialsProviderContext = q.credentials(options.Username, options.Password)
-	q.init(redis.NewClient(options))
+	q.init(redis.NewClient(options), cmp.Or(s.Connections, maxReaders))
 	return q, nil
 }
 

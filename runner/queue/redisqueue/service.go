@@ -41,7 +41,7 @@ func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle q
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.prefetcher = q.prefetchers.begin(node, ctx.Done(), cap(s.free))
+	s.prefetcher = q.prefetchers.begin(ctx, node, cap(s.free))
 	err := s.start(ctx)
 	if err == nil {
 		s.repairUntilEnd(ctx)

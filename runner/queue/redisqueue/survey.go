@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -13,14 +14,15 @@ import (
 
 // A node may write any key with the prefix of its queue, so its memory is measured by scanning all keys: a part in each
 // survey, in repeated passes. Each pass counts from zero and reports a node as soon as its count exceeds the budget,
-// before the end of the pass. If the memory of all keys has grown since the last pass by more than the budget of one
-// node, a new pass starts and runs faster.
+// before the end of the pass. A pass follows sweepRest after the last one. If the memory of all keys has grown since the
+// last pass by more than the budget of one node, a new pass starts at once and runs faster.
 
 // Limits of one survey.
 const (
 	sweepScripts = 20  // maximum number of scripts
 	sweepKeys    = 500 // approximate number of keys per script
 	fastScripts  = 200 // maximum number of scripts in a fast pass
+	sweepRest    = 5 * time.Second
 	// maxSwept limits the nodes of a pass, because key names may contain invented nodes. Further nodes are not measured.
 	maxSwept = 50_000
 )
@@ -30,11 +32,12 @@ type sweep struct {
 	cursor string
 	has    map[writ.NodeID]belongings
 	fast   bool
-	began  int64 // bytes of all keys at the start of the pass, or less if they have shrunk since
-	before int64 // began of the last complete pass
-	sum    int64 // bytes of all nodes so far
-	keys   int64 // bytes of all nodes in the last complete pass
-	others int64 // bytes that are neither keys of nodes nor names of their connections
+	ended  time.Time // end of the last complete pass
+	began  int64     // bytes of all keys at the start of the pass, or less if they have shrunk since
+	before int64     // began of the last complete pass
+	sum    int64     // bytes of all nodes so far
+	keys   int64     // bytes of all nodes in the last complete pass
+	others int64     // bytes that are neither keys of nodes nor names of their connections
 }
 
 // unexplained reports whether Redis uses more memory than its keys explain, by an amount that puts a node over its
@@ -137,11 +140,6 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 		return found, err
 	}
 	used := dataset(info)
-	named, err := a.named(ctx, used)
-	found = append(found, named...)
-	if err != nil {
-		return found, err
-	}
 	for range a.sweep.begin(used) {
 		over, spoiled, whole, err := a.sweep.next(ctx, a.queue.client)
 		for _, node := range spoiled {
@@ -155,6 +153,13 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 		found = append(found, over...)
 		if whole {
 			break
+		}
+	}
+	if a.sweep.complete() { // the size of the keys is known
+		named, err := a.named(ctx, used)
+		found = append(found, named...)
+		if err != nil {
+			return found, err
 		}
 	}
 	crowds, err := a.crowds(ctx, info)
@@ -171,7 +176,10 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 func (s *sweep) begin(used int64) (scripts int) {
 	s.began, s.before = min(s.began, used), min(s.before, used)
 	fast := s.fast || used > s.before+queue.BudgetBytes
-	if s.cursor == "" || s.cursor == "0" || fast && !s.fast {
+	if s.complete() && !fast && time.Since(s.ended) < sweepRest {
+		return 0
+	}
+	if s.cursor == "" || s.complete() || fast && !s.fast {
 		*s = sweep{
 			cursor: "0", has: map[writ.NodeID]belongings{}, began: used, before: s.before, keys: s.keys, others: s.others,
 		}
@@ -181,6 +189,9 @@ func (s *sweep) begin(used int64) (scripts int) {
 	}
 	return sweepScripts
 }
+
+// complete reports whether the last pass is complete.
+func (s *sweep) complete() bool { return s.cursor == "0" && !s.ended.IsZero() }
 
 // next measures some more keys. It returns the nodes over their budget, those with keys of the wrong type, and whether
 // all keys were visited.
@@ -213,7 +224,7 @@ func (s *sweep) next(
 		s.has[node] = h
 	}
 	if s.cursor == "0" {
-		s.before, s.keys, s.fast = s.began, s.sum, false
+		s.before, s.keys, s.fast, s.ended = s.began, s.sum, false, time.Now()
 	}
 	return over, spoiled, s.cursor == "0", nil
 }

@@ -98,7 +98,7 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 		w.stop()
 		close(stopped)
 	}()
-	for served := o.over; served != nil; {
+	for served := o.serve.Done(); served != nil; {
 		select {
 		case <-served:
 			served = nil

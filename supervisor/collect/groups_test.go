@@ -1,0 +1,78 @@
+package collect
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"writ"
+	"writ/runner/queue"
+)
+
+// Two readers of one stream would each get a part of its messages.
+func TestEachNodeHasOneReader(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := newGroups()
+		started := 0
+		g.run(func(*group) { started++ })
+		home := map[writ.NodeID]int{} // group of each serving node
+		for range rapid.IntRange(1, 6).Draw(t, "changes") {
+			serving := make([]writ.NodeID, 0, 300)
+			for i := range 300 {
+				if rapid.IntRange(0, 2).Draw(t, "serves") > 0 {
+					serving = append(serving, writ.NodeID(fmt.Sprintf("n%03d", i)))
+				}
+			}
+			now := map[writ.NodeID]int{}
+			for i := 0; i < len(g.all); i++ {
+				streams := g.streams(g.all[i], serving)
+				if len(streams) > maxGroup {
+					t.Errorf("group %d has %d nodes", i, len(streams))
+				}
+				for _, s := range streams {
+					if other, twice := now[s.Node]; twice || s.Direction != queue.Out {
+						t.Errorf("%v is read by the groups %d and %d", s, other, i)
+					}
+					now[s.Node] = i
+					if was, known := home[s.Node]; known && was != i {
+						t.Errorf("%s moved from group %d to %d", s.Node, was, i)
+					}
+				}
+			}
+			for _, node := range serving {
+				if _, has := now[node]; !has {
+					t.Errorf("%s has no reader", node)
+				}
+			}
+			if len(now) != len(serving) || started != len(g.all) {
+				t.Errorf("%d of %d nodes are read; %d readers of %d groups", len(now), len(serving), started, len(g.all))
+			}
+			home = now
+		}
+	})
+}
+
+// The silence of a node counts only if its messages could arrive.
+func TestARoundIncludesEachGroup(t *testing.T) {
+	g := newGroups()
+	serving := make([]writ.NodeID, 2*maxGroup)
+	for i := range serving {
+		serving[i] = writ.NodeID(fmt.Sprintf("n%03d", i))
+	}
+	g.run(func(*group) {})
+	first := g.all[0]
+	g.complete(first)
+	g.complete(first)
+	g.streams(first, serving)
+	second := g.all[1]
+	var got []int64
+	for _, one := range []*group{first, first, second, second, first} {
+		g.complete(one)
+		got = append(got, g.completed())
+	}
+	if want := []int64{2, 2, 3, 3, 4}; !slices.Equal(got, want) {
+		t.Errorf("rounds = %v, want %v", got, want)
+	}
+}
