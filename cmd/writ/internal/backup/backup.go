@@ -83,8 +83,8 @@ func roleOf(dir string) (role, error) {
 		WithHint("use the --data directory of the daemon")
 }
 
-// alone checks that no other daemon stores its data inside dir, as in the directory of `writ dev`. Such a backup would
-// include nodes.
+// alone returns an error if another daemon stores its data inside dir. The directory of `writ dev`, for example,
+// contains nodes, and nodes must not be backed up.
 func alone(ctx context.Context, dir string) error {
 	signs := []string{nodeSign}
 	for _, r := range roles {
@@ -291,12 +291,12 @@ func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader, size int64)
 	}
 }
 
-// RestoredMark is a file next to the supervisor's key. It marks the journal as restored from a backup. At a start, the
-// supervisor applies the mark, unless it has applied the same text before.
+// RestoredMark is a file next to the supervisor's key. It marks the journal as restored from a backup. A starting
+// supervisor applies the mark, unless it has applied a mark with the same text before.
 const RestoredMark = "journal.restored"
 
-// Mark records that the journal of a supervisor was restored by other means than Restore: with its disk, machine or
-// database.
+// Mark records that the journal of the supervisor in dir was restored without Restore, for example from a snapshot of
+// its disk, machine or database.
 func Mark(dir string) error {
 	r, err := roleOf(dir)
 	if err != nil {

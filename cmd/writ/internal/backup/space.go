@@ -8,13 +8,13 @@ import (
 
 const (
 	maxFileName = 1 << 10
-	maxDirs     = 1000 // a name needs only two bytes for a directory, which takes a block of the disk
+	maxDirs     = 1000 // two bytes of a name create a directory, which takes a block of the disk
 )
 
 // space limits the part of the disk that a restore fills.
 type space struct {
-	bytes int64           // left for files
-	dirs  map[string]bool // of all files so far
+	bytes int64           // remaining bytes for files
+	dirs  map[string]bool // directories of the files reserved so far
 }
 
 // reserve takes the space of a file. It returns an error if the file exceeds the limits.

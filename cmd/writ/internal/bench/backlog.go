@@ -44,8 +44,8 @@ run.output({address: db.address})
 // All waiting runs use the busy node.
 const busyNode, busySlots = "busy", 64
 
-// sign signs the submissions for the datacenter of a cluster. Only the submissions of one submitter are ordered, so each
-// submitter has its own resource and deployment.
+// sign signs the submissions for the datacenter of a cluster. Only the submissions of one submitter are ordered, so
+// each submitter has its own resource and deployment.
 func (b *backlog) sign(s *cluster) error {
 	script := client.NewScript("waiting.tengo", []byte(slotsScript))
 	b.lists = make([][][]byte, min(submitters, max(b.runs/ofEach, 1)))
@@ -84,10 +84,11 @@ func (b *backlog) sign(s *cluster) error {
 	return orders.Wait()
 }
 
-// behindSlots returns the number of runs with a call that waits for a slot, or runs on the busy node.
+// behindSlots returns the number of runs whose call waits for a slot of the busy node or occupies one.
 func (b *backlog) behindSlots() int { return b.runs - b.behindResources - b.behindRevisions }
 
-// evaluated returns the number of runs that are evaluated at least once. A run behind a revision is not.
+// evaluated returns the number of runs that are evaluated at least once. A run that waits for a revision is not
+// evaluated.
 func (b *backlog) evaluated() int { return b.runs - b.behindRevisions }
 
 // fill submits the signed runs and waits until all of them wait. It returns the duration until all were accepted, and

@@ -1,6 +1,6 @@
 // Package bench measures the performance of writ on the local machine. It runs datacenters of real components in a
 // temporary directory. The measured components are separate processes. This process acts as client, and also as
-// coordinator if that is not measured. It uses only their public interfaces.
+// coordinator unless the coordinator is measured. It uses only the public interfaces of the components.
 package bench
 
 import (
@@ -49,7 +49,7 @@ type cluster struct {
 	front      front
 	nodeAPI    string // address of the supervisor's node API
 	redis      redisd.Started
-	redisAt    string // address for nodes, if it differs from the supervisor's
+	redisAt    string // address of Redis for nodes, "" if nodes use the address of the supervisor
 	supervisor *child
 	processes  []*child // runners, and systems to compare with
 	runners    []*child // processes with nodes, which are also in processes
@@ -217,7 +217,8 @@ func (s *cluster) addNode(name string, slots int) error {
 	return awaitNodes(s.ctx, s.front, []string{name})
 }
 
-// inEach is the number of nodes that one process serves. A process of its own for each node would need 11 MiB more.
+// inEach is the number of nodes that one process serves. A separate process for each node would need 11 MiB more per
+// node.
 const inEach = 50
 
 // addRunners joins nodes and serves them in child processes, with simulated drivers. It returns when all are ready.

@@ -112,7 +112,7 @@ func (e *events) node(name string) writ.Node {
 // isReady reports whether a node is ready. It is called with the lock held.
 func (e *events) isReady(name string) bool { return e.nodes[name].Liveness == writ.LivenessReady }
 
-// await waits until the function `is` returns true. It is called with the lock held.
+// await waits until the function `is` returns true. It calls `is` with the lock held.
 func (e *events) await(ctx context.Context, is func(e *events) bool) error {
 	for {
 		e.mu.Lock()
@@ -129,7 +129,8 @@ func (e *events) await(ctx context.Context, is func(e *events) bool) error {
 	}
 }
 
-// end waits until a run has ended, without waking other waiters. A run may have only one waiter.
+// end waits until a run has ended and returns its final state. Only the end of the run wakes it. A run may have only
+// one waiter.
 func (e *events) end(ctx context.Context, run writ.RunID) (writ.RunState, error) {
 	e.mu.Lock()
 	state := e.ended[run]

@@ -24,11 +24,11 @@ type Growth struct {
 	Datacenters []int
 	Slots       int           // of each node
 	Runs        int           // runs of ten sequential calls, several in flight
-	InFlight    int           // concurrent runs of them
-	Fan         int           // calls of a run that makes them all at once
-	Backlog     int           // waiting runs of a second measurement of sequential calls; 0 for none
-	History     int           // ended runs in the ledger of a coordinator whose lists are measured; 0 for none
-	Requests    int           // requests of each of these lists
+	InFlight    int           // number of these runs that are in flight at a time
+	Fan         int           // number of calls in a run of independent calls
+	Backlog     int           // runs that wait during a second measurement of sequential calls; 0 skips it
+	History     int           // ended runs in the ledger of a coordinator whose lists are measured; 0 skips it
+	Requests    int           // requests per list
 	Postgres    string        // address of a server for journals and ledger, "" for files
 	Idle        time.Duration // duration of the measurement without work
 	Within      time.Duration // time limit for submitting the runs of a measurement
@@ -43,10 +43,10 @@ type Growth struct {
 type GrowthReport struct {
 	Machine Machine      `json:"machine"`
 	Redis   string       `json:"redis"`
-	Stores  string       `json:"stores"` // of the journals of supervisors and the ledger
+	Stores  string       `json:"stores"` // where the supervisors' journals and the ledger are stored
 	Slots   int          `json:"slots"`
 	Sizes   []SizeReport `json:"sizes"`
-	// The lists of a coordinator with a tenth of the runs of a history, and with all of them.
+	// Histories holds the times of a coordinator's lists, first with a tenth of the ended runs, then with all of them.
 	Histories []HistoryReport `json:"histories,omitempty"`
 }
 
@@ -62,11 +62,11 @@ type SizeReport struct {
 	Backlog *BacklogReport `json:"backlog,omitempty"`
 }
 
-// BacklogReport holds the results for a site with waiting runs. They wait at a further node.
+// BacklogReport holds the results for a site with waiting runs. The runs wait for an additional node.
 type BacklogReport struct {
 	Runs            int         `json:"runs"`
-	BehindSlots     int         `json:"behind_slots"`     // runs with a call that waits for a slot or runs on the node
-	BehindResources int         `json:"behind_resources"` // runs with a call that waits for a resource of another run
+	BehindSlots     int         `json:"behind_slots"`     // runs whose call waits for a slot or occupies one
+	BehindResources int         `json:"behind_resources"` // runs whose call waits for a resource of another run
 	BehindRevisions int         `json:"behind_revisions"` // runs that wait for earlier revisions of their deployment
 	Idle            IdleFigures `json:"idle"`             // while all runs wait
 	Together        LoadFigures `json:"together"`
@@ -101,7 +101,7 @@ func (g *Growth) sizes() (all []SizeReport) {
 		all = append(all, SizeReport{Datacenters: 1, Nodes: nodes})
 	}
 	for _, datacenters := range g.Datacenters {
-		if datacenters > 1 { // the first size has one
+		if datacenters > 1 { // Nodes lists the sites with one datacenter
 			all = append(all, SizeReport{Datacenters: datacenters, Nodes: g.Nodes[0]})
 		}
 	}
@@ -194,7 +194,7 @@ func (g *Growth) behind(ctx context.Context, m *meter, nodes int, steps peer.Ord
 	if _, _, err := b.fill(ctx, s.front); err != nil {
 		return nil, fmt.Errorf("fill the backlog: %w", err)
 	}
-	if err := s.cordon(busyNode); err != nil { // a measured call would wait there for hours
+	if err := s.cordon(busyNode); err != nil { // a measured call would wait on this node for hours
 		return nil, err
 	}
 	r := &BacklogReport{
@@ -211,8 +211,8 @@ func (g *Growth) behind(ctx context.Context, m *meter, nodes int, steps peer.Ord
 	return r, nil
 }
 
-// nodeNames returns the names of the nodes of a datacenter. The names are unique, because the events of all datacenters
-// arrive together.
+// nodeNames returns the names of the nodes of a datacenter. The names are unique among all datacenters, because type
+// events stores the nodes of all datacenters by name.
 func nodeNames(datacenter, nodes int) []string {
 	names := make([]string, nodes)
 	for i := range names {

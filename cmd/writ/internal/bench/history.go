@@ -41,10 +41,10 @@ const (
 )
 
 const (
-	// historyBatch is the number of events that are stored in one transaction, as a link would.
+	// historyBatch is the number of events that are stored in one transaction, as in a batch of a link.
 	historyBatch = 1000
-	// askPause is the pause between requests, which is not measured. It keeps the client below the limit of its address:
-	// 100 lists a second.
+	// askPause is the pause between requests, which is not measured. It keeps the client below the coordinator's limit
+	// per client address: 100 lists per second.
 	askPause = 15 * time.Millisecond
 	// historySpan is the time between the first and the last run of a history. A coordinator keeps runs for longer.
 	historySpan = 6 * 24 * time.Hour
@@ -187,8 +187,8 @@ func (h *history) lists(ctx context.Context, s *served) (all []ListReport, err e
 	return all, nil
 }
 
-// historyAddresses are lists of the API, with 50 items a page, and pages of the dashboard. No run of signer-3 and
-// none of web-7.tengo has failed.
+// historyAddresses are lists of the API, with 50 items a page, and pages of the dashboard. No run of signer-3 or of
+// web-7.tengo has failed.
 var historyAddresses = []string{
 	"/v1/runs?limit=50",
 	"/v1/runs?limit=50&state=failed",

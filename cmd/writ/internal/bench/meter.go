@@ -125,7 +125,7 @@ type CommandRate struct {
 type IdleFigures struct {
 	Seconds float64            `json:"seconds"`  // duration of the measurement
 	CoresOf map[string]float64 `json:"cores_of"` // used cores, by class of process
-	// NodeCores is the part of the runners, for each node.
+	// NodeCores is the number of cores that the runners use, divided by the number of nodes.
 	NodeCores float64       `json:"cores_per_node"`
 	Commands  float64       `json:"redis_commands_per_second"`
 	Most      []CommandRate `json:"most_redis_commands"` // the ten most frequent ones
@@ -159,8 +159,8 @@ func (f IdleFigures) Cores() float64 { return sum(f.CoresOf) }
 // LoadFigures holds the cost of a call while a site works. CPU times are in microseconds.
 type LoadFigures struct {
 	Figures
-	// The CPU time without the part that the site would have used without work in the same time. Measurement errors can
-	// make it negative.
+	// BusyPerCall is the CPU time per call, minus the CPU time that the idle site uses in the same time. Measurement
+	// errors can make it negative.
 	BusyPerCall     float64            `json:"busy_us_per_call"`
 	BusyOf          map[string]float64 `json:"busy_us_per_call_of"`
 	CommandsPerCall float64            `json:"redis_commands_per_call"`
@@ -168,7 +168,7 @@ type LoadFigures struct {
 	WrittenOf       map[string]float64 `json:"written_bytes_per_call_of"`
 }
 
-// loadFigures returns the figures of an order that took a time and used u.
+// loadFigures returns the figures of order o from its durations, its resource use u and the idle cost of the site.
 func loadFigures(o peer.Order, took peer.Took, u used, idle IdleFigures) LoadFigures {
 	one := sample{took, u.cpu}
 	calls := one.calls(o)

@@ -36,12 +36,12 @@ for i := 0; i < run.params.calls; i++ {
 `
 )
 
-// own runs the workloads of the benchmark, which package peer calls orders, on a cluster of writ, or on several with one
-// coordinator in turns.
+// own runs orders, the workloads of package peer, on one or several clusters of writ. Several clusters share a
+// coordinator and get the runs of an order in turns.
 type own struct {
 	clusters []*cluster
 	served   *served   // coordinator; nil if this process is the coordinator
-	postgres *postgres // server of their stores; nil for files
+	postgres *postgres // server with the stores of the clusters; nil for files
 	signed   [][]byte
 }
 
@@ -148,7 +148,8 @@ var Classes = []string{
 	classSupervisor, classEvaluators, classRedis, classRunner, classCoordinator, classPostgres, classClient,
 }
 
-// processes returns the processes of each class, without evaluators and PostgreSQL, which start and end processes.
+// processes returns the processes of each class. It omits evaluators and PostgreSQL, whose processes start and end
+// during a measurement.
 func (o *own) processes() map[string][]int {
 	all := map[string][]int{classClient: {os.Getpid()}}
 	add := func(class string, pid int) { all[class] = append(all[class], pid) }

@@ -24,8 +24,8 @@ type owner struct {
 	issuer  *pki.Issuer // of the coordinator's certificates; nil without TLS
 }
 
-// found creates a cluster with a datacenter for each data directory of a supervisor, in this order. It writes the
-// rosters into these directories and into the others.
+// found creates a cluster with a datacenter for each data directory in `supervisors`, in this order. It writes the
+// rosters into these directories and into `others`.
 func (o *owner) found(tls bool, supervisors []string, others ...string) error {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

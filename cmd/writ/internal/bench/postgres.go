@@ -39,7 +39,8 @@ func newPostgres(ctx context.Context, address string) (*postgres, error) {
 	return p, p.find(ctx)
 }
 
-// find sets the process of a server on this machine. Its checkpointer is a child that lives as long as the server.
+// find sets pid if the server runs on this machine. It finds the server as the parent of its checkpointer, which runs
+// as long as the server.
 func (p *postgres) find(ctx context.Context) error {
 	if host := p.url.Hostname(); host != "" && !reach.Loopback(host) {
 		return nil
@@ -54,7 +55,7 @@ func (p *postgres) find(ctx context.Context) error {
 	}
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
 	if err != nil || !strings.Contains(string(name), "checkpointer") {
-		return nil // it has another number here, for example in a container
+		return nil // the process has another id here, for example because the server runs in a container
 	}
 	fields, err := procstat.Fields(child)
 	if err == nil && len(fields) > statParent {
@@ -69,7 +70,7 @@ func (p *postgres) query(ctx context.Context, sql string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// run runs a program of PostgreSQL. Its last argument is the address of the server. The environment passes the password.
+// run runs a program of PostgreSQL and appends the server's address to args. The environment passes the password.
 func (p *postgres) run(ctx context.Context, program string, args ...string) (string, error) {
 	u, env := *p.url, os.Environ()
 	settings := u.Query()

@@ -24,9 +24,9 @@ const (
 	CoordinatorName = "coordinator"
 )
 
-// Serve runs a daemon of a benchmark in this process until the input `in` ends. It writes a line of JSON when the
-// daemon is ready. For each line of input, it collects garbage and writes its memory statistics. run serves until its
-// context ends.
+// Serve runs a daemon of a benchmark in this process. run serves until its context ends, and the context ends when the
+// input `in` ends. When the daemon is ready, and after each line of input, Serve collects garbage and writes the memory
+// statistics as a line of JSON. It writes a CPU profile to the file profile, unless that is "".
 func Serve(ctx context.Context, run func(ctx context.Context, ready func()) error, profile string, in io.Reader, out io.Writer) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -49,7 +49,7 @@ func Serve(ctx context.Context, run func(ctx context.Context, ready func()) erro
 		stop()
 		asked <- lines.Err()
 	}()
-	// The error of Encode is ignored: it means that the parent is gone, and then the input ends too.
+	// The error of Encode is ignored: it means that the parent has exited, and then the input ends too.
 	err = run(ctx, func() { _ = answer.Encode(memoryOfThis()) })
 	if ctx.Err() == nil {
 		return err // the goroutine waits for input until the process exits

@@ -37,7 +37,7 @@ type served struct {
 	works *errgroup.Group
 }
 
-// begin starts the coordinator of an owner whose rosters are in the directories of a site.
+// begin starts the coordinator of the site in dir. The site's directories must contain the rosters of the owner `of`.
 func (s *served) begin(ctx context.Context, dir string, of *owner, like *cluster) (err error) {
 	address, err := freeAddress()
 	if err != nil {
@@ -152,8 +152,9 @@ func (s *served) awaitSupervisor(ctx context.Context, datacenter writ.Datacenter
 	}
 }
 
-// beginSite starts a coordinator and a number of datacenters without nodes. Each is like a cluster. Their stores are in
-// databases of a PostgreSQL server, or in files if store is "". The caller closes the result even after an error.
+// beginSite starts a coordinator and a number of datacenters without nodes. Each datacenter has the settings of `like`.
+// The stores are databases of the PostgreSQL server at the URL store, or files if store is "". The caller must close
+// the result even after an error.
 func beginSite(ctx context.Context, like cluster, datacenters int, store string) (*own, error) {
 	o := &own{served: &served{}}
 	var dirs []string

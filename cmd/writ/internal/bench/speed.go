@@ -20,7 +20,7 @@ type Speed struct {
 	Runs      int // runs of ten calls each per round, several in flight
 	InFlight  int
 	Slots     int           // of the only node
-	Fan       int           // calls of a run that makes them all at once
+	Fan       int           // number of calls in a run of independent calls
 	Rounds    int           // number of measurements of each workload
 	Within    time.Duration // time limit for submitting the runs of a measurement
 	AsynqPoll time.Duration // mean poll interval of bare asynq
@@ -83,7 +83,7 @@ const (
 	warmUpShare  = 5
 )
 
-// workload is a measurement that every system goes through.
+// workload is an order that is measured on every system.
 type workload struct {
 	name  string
 	order peer.Order
@@ -113,7 +113,7 @@ type system interface {
 	prepare(o peer.Order) error
 	// carryOut runs the prepared order.
 	carryOut(o peer.Order) (peer.Took, error)
-	// cpu returns the CPU time of each of its parts so far.
+	// cpu returns the CPU time that each part of the system has used so far.
 	cpu() (map[string]time.Duration, error)
 }
 

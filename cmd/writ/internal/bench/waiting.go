@@ -35,8 +35,8 @@ type WaitingReport struct {
 	Redis   string  `json:"redis"`
 
 	Runs            int     `json:"runs"`
-	BehindSlots     int     `json:"behind_slots"`     // runs with a call that waits for a slot or runs on the node
-	BehindResources int     `json:"behind_resources"` // runs with a call that waits for a resource of another run
+	BehindSlots     int     `json:"behind_slots"`     // runs whose call waits for a slot or occupies one
+	BehindResources int     `json:"behind_resources"` // runs whose call waits for a resource of another run
 	BehindRevisions int     `json:"behind_revisions"` // runs that wait for earlier revisions of their deployment
 	SubmitSeconds   float64 `json:"submit_seconds"`   // until all runs were accepted
 	WaitingSeconds  float64 `json:"settle_seconds"`   // from then until all runs were evaluated and waited
@@ -63,7 +63,7 @@ type WaitingReport struct {
 // Peak returns the peak memory of a supervisor.
 func (r *WaitingReport) Peak() int64 { return max(r.RSSPeak, r.RestartPeak) }
 
-// moreScript is the script of the further runs.
+// moreScript is the script of the additional runs that oneMore and restart measure. They do not wait.
 const moreScript = `
 node := import("node")
 run := import("run")
@@ -71,11 +71,11 @@ node.ping({}, {node: "free"})
 run.output({done: true})
 `
 
-// The free node serves the further runs.
+// The free node serves the runs of moreScript.
 const freeNode, freeSlots = "free", 16
 
 const (
-	// oneMores is the number of further runs, measured one by one while all others wait.
+	// oneMores is the number of runs of moreScript. They are measured one by one while all other runs wait.
 	oneMores = 50
 	// calmDown is the pause before the idle measurement, for the supervisor to finish the work that submissions cause.
 	calmDown = 3 * time.Second

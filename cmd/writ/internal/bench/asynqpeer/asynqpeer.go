@@ -42,7 +42,7 @@ type Peer struct {
 	redis *redis.Client
 	tasks *asynq.Client
 	order peer.Order
-	epoch int64 // of the order, to ignore calls of earlier orders
+	epoch int64 // number of the current order; calls of earlier orders are rejected
 	runs  []run
 }
 

@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// kinds lists the systems. Missing is set for those that are unavailable on this machine.
+// kinds lists the systems. For a system that is unavailable on this machine, Missing is the reason.
 func kinds() []peer.Kind {
 	river := peer.Kind{Offer: peer.Offer{Name: "river"}, Open: openRiver}
 	if _, err := postgresPrograms(); err != nil {

@@ -20,14 +20,14 @@ import (
 )
 
 // riverPeer runs orders as chains of River jobs. Each job inserts the next one and leaves its own completion to River,
-// which batches completions. That is cheaper than one transaction for both. Only the completion of a run's last job is
-// awaited. An insert wakes the worker. Client and worker share a process.
+// which batches completions. Batched completions are cheaper than a transaction that inserts and completes. Only the
+// completion of a run's last job is awaited. An insert wakes the worker. Client and worker share a process.
 type riverPeer struct {
 	pool    *pgxpool.Pool
 	client  *river.Client[pgx.Tx]
 	version string // of PostgreSQL
 	order   peer.Order
-	epoch   int64 // of the order
+	epoch   int64 // number of the current order
 	runs    []riverRun
 }
 
