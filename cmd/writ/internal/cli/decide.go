@@ -54,7 +54,8 @@ func Decide(ctx context.Context, env *Env, c *client.Client, s identity.Statemen
 	return nil
 }
 
-// DecideIn is Decide for a statement about an object in the datacenter with a name or id, or in the only datacenter.
+// DecideIn calls Decide with the statement that `about` returns for a datacenter. nameOrID names this datacenter; ""
+// means the only datacenter of the roster.
 func DecideIn(
 	ctx context.Context, env *Env, nameOrID string, about func(*identity.Datacenter) identity.Statement,
 ) error {

@@ -1,6 +1,6 @@
-// Package cli has the parts that all commands share: the environment of a command, its flags and arguments, shell
-// completion, lists, and the signing of statements. The commands themselves are in the packages below this directory;
-// it imports none of them.
+// Package cli has the parts that all commands share: their environment, their flags and arguments, shell completion,
+// lists, and the signing of statements. The commands themselves are in packages below this directory, which package cli
+// does not import.
 package cli
 
 import (

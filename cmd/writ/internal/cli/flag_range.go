@@ -12,15 +12,15 @@ import (
 	"writ"
 )
 
-// Limits of flags without a limit of their own.
+// Limits for flags that need no narrower limit.
 const (
 	Longest      = 366 * 24 * time.Hour // for waits
 	LongestGrant = 100 * Longest        // for permissions and records
 	Most         = 1_000_000_000
 )
 
-// InRange restricts a flag to values between `least` and `most`. The default may be outside of the range, to stand for
-// a computed value.
+// InRange restricts a flag to values between `least` and `most`. The default may be outside of the range; the command
+// then replaces it by a computed value.
 func InRange[N int | int64 | float64 | time.Duration](flags *pflag.FlagSet, name string, value *N, least, most N) {
 	f := flags.Lookup(name)
 	f.Value = &ranged[N]{Value: f.Value, flag: f, value: value, least: least, most: most}

@@ -52,7 +52,7 @@ func NewLog(env *Env, l LogFlags) (*slog.Logger, error) {
 	}
 }
 
-// TracesFlags add the flags of the trace exporter.
+// TracesFlags adds the flags of the trace exporter.
 func TracesFlags(c *cobra.Command, s *tracing.Settings) {
 	f := c.Flags()
 	f.StringVar(&s.URL, "traces", "",
@@ -69,7 +69,7 @@ func DataFlag(c *cobra.Command, data *string) {
 	FromEnvironment(c.Flags(), "data")
 }
 
-// ShowsTokens rejects output formats that do not contain the token, because it is shown only once.
+// ShowsTokens returns an error for output formats that would omit a new token, because a token is shown only once.
 func ShowsTokens(env *Env) error {
 	if env.Structured() || env.Format == terminal.Table || env.Format == terminal.Wide {
 		return nil

@@ -41,7 +41,7 @@ func FromEnvironment(flags *pflag.FlagSet, names ...string) {
 // for a daemon, from its configuration file.
 func (e *Env) FillFlags(cmd *cobra.Command) error {
 	err := fillFromEnvironment(cmd.Flags())
-	// If a command shadows an inherited flag, the inherited one still has its environment variable.
+	// If a command shadows an inherited flag, the environment variable must still set the inherited flag.
 	if err == nil {
 		err = fillFromEnvironment(cmd.PersistentFlags())
 	}

@@ -27,8 +27,8 @@ func (e *Env) PrintList(list terminal.View, none string) error {
 // modes lists flags of list commands that do not select items: they change the kind or the number of the items.
 var modes = []string{"orphans", "nodes", "by", "limit", "why", "all"}
 
-// UnlessSelected returns the sentence for PrintList. This is `none`, or, if the command line has flags that select
-// items, a sentence that names these flags.
+// UnlessSelected returns the sentence that PrintList prints for an empty list. If the command line has flags that
+// select items, the sentence names these flags. Otherwise it is `none`.
 func UnlessSelected(cmd *cobra.Command, none string) string {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -43,9 +43,9 @@ func UnlessSelected(cmd *cobra.Command, none string) string {
 	return "nothing matches " + strings.Join(given, " and ")
 }
 
-// Answered returns the owners of a list (mostly datacenters) that answered, and warns of the others. The command
-// returns err at its end: the error of the first owner if none answered, or the error of an owner with an invalid
-// signature.
+// Answered returns the owners of a list (mostly datacenters) that answered, and warns of the others. The command must
+// return err after it has printed the list. err is the error of the first owner if none answered, or the error of an
+// owner with an invalid signature.
 func Answered[T any](env *Env, owners []T, failure func(T) (name string, err *writ.Error)) (those []T, err error) {
 	var failed []*writ.Error
 	for _, o := range owners {

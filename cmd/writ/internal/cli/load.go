@@ -9,7 +9,7 @@ import (
 	"writ/coord/api"
 )
 
-// Cells of the load of a resource. They are empty if it is unknown.
+// Cells of the load of a resource. They are empty if the load is unknown.
 var (
 	CPUsCell     = loadCell(func(l api.Load) string { return api.CPUs(l.MilliCPUs) })
 	MemoryCell   = loadCell(func(l api.Load) string { return api.Memory(l.MemoryBytes) })

@@ -16,8 +16,8 @@ import (
 	"writ/internal/meant"
 )
 
-// AskEach calls `ask` concurrently for the datacenter with a name or id, or for all of the roster if `name` is empty.
-// The answers have the order of the roster.
+// AskEach calls `ask` concurrently for the datacenter with the given name or id, or for all datacenters of the roster
+// if `name` is empty. The answers have the order of the roster.
 func AskEach[T any](roster *identity.Roster, name string, ask func(d *identity.Datacenter) T) ([]T, error) {
 	asked := roster.Datacenters
 	if name != "" {
@@ -36,7 +36,7 @@ func AskEach[T any](roster *identity.Roster, name string, ask func(d *identity.D
 	return answers, nil
 }
 
-// NoNode returns the error for a name or id without a node.
+// NoNode returns the error for a name or id that no node has.
 func NoNode(nameOrID string, nodes []writ.Node) error {
 	return writ.Errorf(writ.CodeNotFound, "unknown node %q", nameOrID).
 		WithHint("%s",
@@ -65,8 +65,8 @@ func ParseResource(argument string) (kind writ.ResourceKind, name string, err er
 	return writ.ResourceKind(word), name, nil
 }
 
-// ResourcesNamed returns the resources with a name among those that params select. There can be several, in different
-// projects or datacenters. If there are none, hint suggests another name.
+// ResourcesNamed returns the resources with a name that params select. There can be several, in different projects or
+// datacenters. If no resource matches, hint suggests another name.
 func ResourcesNamed(
 	ctx context.Context, c *client.Client, params api.ListResourcesParams, name string,
 ) (named []api.ListedResource, hint string, err error) {

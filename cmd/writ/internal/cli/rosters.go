@@ -11,8 +11,8 @@ import (
 	"writ/identity/expiring"
 )
 
-// Roster returns the newest roster. If the coordinator is unreachable, it returns the newest one that was seen before,
-// so that scripts can be signed offline. Verifiers reject a roster that is too old.
+// Roster returns the newest roster. If the coordinator is unreachable, it returns the newest roster that this machine
+// has stored, so that scripts can be signed offline. Verifiers reject a roster that is too old.
 func (e *Env) Roster(ctx context.Context, c *client.Client) (*identity.Roster, error) {
 	roster, err := c.Roster.Newest(ctx)
 	if writ.CodeOf(err) == writ.CodeUnreachable {

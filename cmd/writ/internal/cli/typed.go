@@ -24,7 +24,7 @@ var wrongWords = []writ.Code{
 	writ.CodeUsage, writ.CodeNotFound, writ.CodeProjectUnknown, writ.CodeDatacenterUnknown,
 }
 
-// WithTypedHint replaces the hint of an error about arguments if one of them is typed in a form that no command reads:
+// WithTypedHint replaces the hint of an error about arguments if an argument is typed in a form that no command reads:
 // with typographic characters, with spaces around it, or as a long flag with one dash. It never repeats the value of an
 // argument, which can be secret.
 func WithTypedHint(cmd *cobra.Command, args []string, err error) error {

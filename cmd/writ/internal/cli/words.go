@@ -186,7 +186,7 @@ func StateText(s writ.Standing) string {
 	return s.State + ", " + s.Health
 }
 
-// StateNow is StateText for a resource in a list. If the state is not current, it is "unknown".
+// StateNow formats the state of a listed resource like StateText. If the state is not current, it returns "unknown".
 func StateNow(r api.ListedResource) string {
 	if r.Unheard != nil && r.State != "" {
 		return "unknown"

@@ -220,7 +220,7 @@ not answer or the signature is invalid, its tokens are not listed. A warning nam
 	return c
 }
 
-// signedTokens requests the tokens of each datacenter, or of the one with a name or id.
+// signedTokens requests the tokens of each datacenter, or only of the datacenter with the given name or id.
 func signedTokens(ctx context.Context, env *cli.Env, datacenter string) (list api.TokenList, err error) {
 	c, roster, err := env.Cluster(ctx)
 	if err != nil {

@@ -131,7 +131,7 @@ func readStdin(env *cli.Env) ([]byte, error) {
 	return text, nil
 }
 
-// namesWhere returns the files that are valid, or those that are not.
+// namesWhere returns the names of the files whose field OK equals ok.
 func namesWhere(all []checked, ok bool) (names []string) {
 	for _, c := range all {
 		if c.OK == ok {

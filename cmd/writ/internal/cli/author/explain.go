@@ -27,7 +27,7 @@ type explanation struct {
 	Exit      int       `json:"exit"`
 	Explain   string    `json:"explain"`
 	Wrong     string    `json:"wrong,omitempty"` // of a diagnostic: an example that causes it
-	Right     string    `json:"right,omitempty"` // of a diagnostic: the example as probably intended
+	Right     string    `json:"right,omitempty"` // of a diagnostic: the corrected example
 }
 
 func explainCommand(env *cli.Env) *cobra.Command {

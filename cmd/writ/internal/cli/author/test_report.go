@@ -115,8 +115,8 @@ func (r *testReport) done(v scripttest.Verdict, took time.Duration) {
 	}
 }
 
-// lineOf returns the line and column of a position in this file. They are 0 for another file: the trace then has the
-// calling position.
+// lineOf returns the line and column of a position in this file. For a position in another file it returns 0: the trace
+// then contains the position of the caller.
 func (f *testedFile) lineOf(position string) (line, column int) {
 	name, line, column, _ := scripts.ParsePosition(position)
 	if name != filepath.Base(f.File) {

@@ -233,7 +233,7 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 	}
 }
 
-// benchSupervisorCommand runs the supervisor of a benchmark, which reports more than a regular supervisor.
+// benchSupervisorCommand runs the supervisor of a benchmark, which also reports its memory statistics.
 func benchSupervisorCommand(env *cli.Env) *cobra.Command {
 	var s supervisord.Config
 	var listen string
@@ -258,7 +258,7 @@ func benchSupervisorCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-// benchCoordinatorCommand runs the coordinator of a benchmark, without a limit of submissions.
+// benchCoordinatorCommand runs the coordinator of a benchmark, which does not limit the rate of submissions.
 func benchCoordinatorCommand(env *cli.Env) *cobra.Command {
 	var s coordinatord.Config
 	var listen string
@@ -283,7 +283,7 @@ func benchCoordinatorCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-// benchRunnerCommand runs nodes of a benchmark. The directory --data has a directory for each.
+// benchRunnerCommand runs nodes of a benchmark. The directory --data contains a directory for each node.
 func benchRunnerCommand(env *cli.Env) *cobra.Command {
 	r := runnerd.Config{Drivers: runnerd.DriversSimulated, Capacity: bench.Plenty, Grace: time.Millisecond}
 	var join string

@@ -123,7 +123,7 @@ It keeps a link to the coordinators. If they are unavailable, the datacenter con
 			return err
 		}
 		s.Token, err = serve.JoinToken(join, supervisord.Joined(s.Data))
-		// A supervisor that has joined does not need the token, whose file may be gone.
+		// A supervisor that has joined does not need the token, so the file of the token may be missing.
 		if err != nil && !supervisord.Used(s.Data) {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// growthRow is a row of the growth table: one size, and the first one to compare with.
+// growthRow is a row of the growth table: one size, and the first size to compare with.
 type growthRow struct{ size, first bench.SizeReport }
 
 // unknown is a figure that was not measured.
@@ -81,7 +81,7 @@ func growthText(r bench.GrowthReport, wideTable bool) string {
 	return text
 }
 
-// historyText formats the times of the lists of a coordinator. The first history is the one to compare with.
+// historyText formats the times of the lists of a coordinator, with the number of runs in each history.
 func historyText(all []bench.HistoryReport) string {
 	columns := []terminal.Column[int]{
 		cli.Column("LIST", func(i int) string { return all[0].Lists[i].Address }),
@@ -105,8 +105,8 @@ func historyText(all []bench.HistoryReport) string {
 	return terminal.List(nil, rows, func(int) string { return "" }, columns...).Text(false)
 }
 
-// loadColumns returns the columns of a workload, with the CPU time of classes. of returns nil for a size without its
-// measurement.
+// loadColumns returns the columns of a workload, including the CPU time of each class. The function `of` returns nil
+// for a size without this measurement.
 func loadColumns(
 	prefix string, classes []string, of func(bench.SizeReport) *bench.LoadFigures,
 ) (columns []terminal.Column[growthRow]) {

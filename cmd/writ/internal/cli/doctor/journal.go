@@ -59,8 +59,8 @@ func examineJournal(ctx context.Context, place string, pause func()) []finding {
 	return found
 }
 
-// readCopy returns the number of open runs in a journal, and those that no event would wake. It reads a copy, because
-// opening a journal upgrades it, and only the supervisor may do that.
+// readCopy returns the number of open runs in a journal, and the open runs that no event would wake. It reads a copy,
+// because opening a journal upgrades it, and only the supervisor may do that.
 func readCopy(ctx context.Context, file string) (open int, sleepers []journal.Sleeper, err error) {
 	if _, err := os.Stat(file); err != nil {
 		return 0, nil, fmt.Errorf("read the journal: %w", err)
@@ -82,7 +82,7 @@ func readCopy(ctx context.Context, file string) (open int, sleepers []journal.Sl
 	return sleepersOf(ctx, j)
 }
 
-// readServer is readCopy for a journal in PostgreSQL, which it reads in place.
+// readServer does the same as readCopy for a journal in PostgreSQL, without a copy.
 func readServer(ctx context.Context, address string) (open int, sleepers []journal.Sleeper, err error) {
 	if address, err = daemon.ServerAddress("journal", address); err != nil {
 		return 0, nil, err
@@ -95,7 +95,7 @@ func readServer(ctx context.Context, address string) (open int, sleepers []journ
 	return sleepersOf(ctx, j)
 }
 
-// sleepersOf returns the number of open runs in a journal, and those that no event would wake.
+// sleepersOf returns the number of open runs in a journal, and the open runs that no event would wake.
 func sleepersOf(ctx context.Context, j *journal.Journal) (open int, sleepers []journal.Sleeper, err error) {
 	err = j.Read(ctx, func(tx *journal.Tx) error {
 		runs, err := tx.OpenRuns()

@@ -129,8 +129,8 @@ If one of the commands fails, the file contains its error.`,
 	return cli.Family("support", "Collect facts about the cluster for support", c)
 }
 
-// givenFlags returns the flags of the bundle that select the cluster, the signer and the project, if the command of a
-// part reads them.
+// givenFlags returns the flags of the command `bundle` that select the cluster, the signer and the project, as
+// arguments for the command of a part. It omits flags that this command does not read.
 func givenFlags(bundle *cobra.Command, command []string) (args []string) {
 	of, _, err := bundle.Root().Find(command)
 	if err != nil {

@@ -24,7 +24,7 @@ func HeldText(d writ.Decision, what string) string {
 	return text
 }
 
-// SignedHolds requests the signed holds of each datacenter, or of the one with a name or id.
+// SignedHolds requests the signed holds of each datacenter, or only of the datacenter with the given name or id.
 func SignedHolds(
 	ctx context.Context, c *client.Client, roster *identity.Roster, datacenter string,
 ) (list api.HoldList, err error) {
@@ -42,7 +42,7 @@ func SignedHolds(
 	return list, err
 }
 
-// KeepProject removes the holds that are not about this project.
+// KeepProject removes all holds of the list whose project differs.
 func KeepProject(list *api.HoldList, project writ.ProjectID) {
 	for i := range list.Items {
 		list.Items[i].Holds = slices.DeleteFunc(list.Items[i].Holds,
@@ -50,9 +50,9 @@ func KeepProject(list *api.HoldList, project writ.ProjectID) {
 	}
 }
 
-// HeldIn describes the holds of each datacenter in a sentence, for lists of datacenters. It also reports a datacenter
-// that did not sign its holds, unless the datacenter is away, because the list shows that. Without a roster it returns
-// nil.
+// HeldIn describes the holds of each datacenter in a sentence, for lists of datacenters. The sentence also reports
+// holds that cannot be verified. It does not report a disconnected datacenter, because the list shows that state.
+// Without a roster HeldIn returns nil.
 func HeldIn(ctx context.Context, c *client.Client, roster *identity.Roster) map[writ.DatacenterID]string {
 	if roster == nil {
 		return nil

@@ -106,8 +106,8 @@ func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) (
 	return sbom.Encode(sbom.Component{Type: "firmware", Name: name, Version: made.Version, SHA256: made.Digest()}, list)
 }
 
-// inPackage returns the name of a file as used in every package: without the usr directory of later releases, and
-// without the suffix of a compression.
+// inPackage returns the part of a file's name that is the same in all releases of a package. It removes the prefix usr/
+// and the suffix of a compression.
 func inPackage(name string) string {
 	name = strings.TrimPrefix(name, "usr/")
 	if ending := path.Ext(name); slices.Contains([]string{".xz", ".zst", ".gz"}, ending) {

@@ -11,8 +11,8 @@ import (
 	"writ/coord/api"
 )
 
-// bootServerAway is how old the last report of a boot server may be before its rows count as outdated. Even with very
-// many machines a boot server reports every few seconds.
+// bootServerAway is the age from which the last report of a boot server counts as outdated. Even with very many
+// machines a boot server reports every few seconds.
 const bootServerAway = 30 * time.Second
 
 // listReportedBoots lists the machines that the boot servers of a datacenter have reported.
@@ -73,8 +73,8 @@ func reportedRows(dc api.DatacenterBoots, now time.Time) []bootRow {
 	return rows
 }
 
-// bootServerName returns the display name of a boot server. It includes the token if there is a name, because two hosts
-// may share one.
+// bootServerName returns the display name of a boot server. It adds the token to the name, because two hosts may have
+// the same name.
 func bootServerName(s api.BootServer) string {
 	if s.Name == "" {
 		return s.Token

@@ -232,8 +232,8 @@ func (s *efiSources) follow(r *recipe.Recipe, into *image.Recipe) error {
 	return nil
 }
 
-// has reports whether a package has a file, with or without the prefix usr, because later releases have all files below
-// it.
+// has reports whether a package has a file. It ignores the prefix usr/, because later releases have all files below
+// usr.
 func (p *usedPackage) has(file string) bool {
 	return slices.ContainsFunc(p.Files, func(f string) bool {
 		return strings.TrimPrefix(f, "usr/") == strings.TrimPrefix(strings.TrimPrefix(file, "/"), "usr/")
@@ -249,7 +249,8 @@ func (s *efiSources) packageOf(name string) *usedPackage {
 	return &s.unpacked[i]
 }
 
-// file reads a file that a recipe names. `from` is its path in the unpacked packages, "" if it is from elsewhere.
+// file reads a file that a recipe names. `from` is its path in the unpacked packages, "" if the file is not from a
+// package.
 func (s *efiSources) file(file recipe.File) (data []byte, from string, err error) {
 	name := file.File
 	switch {

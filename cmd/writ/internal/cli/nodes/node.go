@@ -284,7 +284,7 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 	)
 }
 
-// faultOf returns the first problem of a node: a datacenter that is away, its fault, stuck jobs, an almost full disk,
+// faultOf returns the first problem of a node: a disconnected datacenter, its fault, stuck jobs, an almost full disk,
 // or orphans.
 func faultOf(n writ.Node) string {
 	switch {
@@ -344,7 +344,7 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 	}
 }
 
-// findAny finds a node by its name or id, including removed nodes. Other nodes take precedence.
+// findAny finds a node by its name or id, including removed nodes. Nodes that were not removed take precedence.
 func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string) (writ.Node, error) {
 	n, err := findNode(ctx, c, datacenter, nameOrID)
 	if writ.CodeOf(err) == writ.CodeNotFound {
@@ -368,8 +368,8 @@ func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID str
 	return slices.MaxFunc(nodes, func(a, b writ.Node) int { return a.Joined.Compare(b.Joined) }), nil
 }
 
-// heardOf formats when a node was last heard. A ready node was heard within the last seconds, unless the version of its
-// datacenter is too old to report the time.
+// heardOf formats the time since the last heartbeat of a node. A ready node has sent a heartbeat within the last
+// seconds, but a datacenter of an old version may not report its time.
 func heardOf(n writ.Node) string {
 	switch {
 	case n.Liveness == writ.LivenessReady && time.Since(n.LastBeat) < 10*time.Second:

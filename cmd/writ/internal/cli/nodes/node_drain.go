@@ -82,7 +82,8 @@ func drain(ctx context.Context, env *cli.Env, name nodeFlags, wait bool, timeout
 // maxResources limits how many resources of a node are listed.
 const maxResources = 20
 
-// noteResources shows the resources on a node and returns their number. The text becomes describes their fate.
+// noteResources shows the resources on a node and returns their number. The text `becomes` describes the fate of the
+// resources.
 func noteResources(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, becomes string) (int, error) {
 	resources, err := c.Resources(ctx,
 		api.ListResourcesParams{Datacenter: api.Given(string(n.Datacenter)), Node: api.Given(n.ID)})

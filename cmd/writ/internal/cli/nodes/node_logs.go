@@ -20,7 +20,7 @@ import (
 const (
 	// nodeLogEvery is the poll interval of --follow.
 	nodeLogEvery = 2 * time.Second
-	// mostNodeLines is the most lines in one answer of a node.
+	// mostNodeLines limits the lines in one answer of a node.
 	mostNodeLines = 1000
 )
 
@@ -120,7 +120,7 @@ type nodeLogReader struct {
 
 	boot string // boot id of the last printed line
 	said string // the last reason that was shown
-	told bool   // the last warnings of a node that is away were printed
+	told bool   // the last warnings of an unreachable node were printed
 }
 
 // read requests lines. With --follow, it waits until the node answers.

@@ -10,7 +10,7 @@ import (
 // leastFold is the minimum number of consecutive equal calls that a plan folds into the first.
 const leastFold = 4
 
-// alike returns the number of consecutive calls from the i-th on that a plan would show with the same text.
+// alike returns the number of consecutive calls, starting with call i, that a plan would show with the same text.
 func (t callsText) alike(i int) int {
 	calls, end := t.seen().Calls, i+1
 	for end < len(calls) && t.action(end) == t.action(i) && equalCalls(&calls[i], &calls[end]) && t.equalPreviews(i, end) {

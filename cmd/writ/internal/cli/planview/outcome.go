@@ -89,7 +89,8 @@ func (p *View) callsWhere(match func(*writ.PreviewedCall) bool) []*writ.Previewe
 	return calls
 }
 
-// handled reports whether the plan ends where the script reads the result of a call. The script may handle its failure.
+// handled reports whether the plan ends because the script reads the result of call seq. The script may then handle a
+// failure of the call.
 func (p *View) handled(seq int) bool {
 	end := p.seen().Horizon
 	return end != nil && slices.Contains(end.After, seq)

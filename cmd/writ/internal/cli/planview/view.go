@@ -1,5 +1,5 @@
 // Package planview shows plans: the calls of a script, their known effects, and the errors that a run would have. It
-// must not know commands, and requests no plan itself.
+// must not import commands, and it requests no plan itself.
 package planview
 
 import (
@@ -14,16 +14,16 @@ type View struct {
 	Project    string `json:"project"`
 	Datacenter string `json:"datacenter,omitempty"` // name
 	scripts.Plan
-	// Foreseen is the plan if calls without an effect return their current results. It may therefore extend further than
-	// Plan. Preview describes its calls.
+	// Foreseen is the plan that results if calls without an effect return their current results. It may therefore extend
+	// further than Plan. Preview describes the calls of Foreseen.
 	Foreseen *scripts.Plan `json:"foreseen,omitempty"`
 	Preview  *writ.Preview `json:"preview,omitempty"` // nil if no datacenter was asked
 	Unasked  string        `json:"unasked,omitempty"` // why no datacenter was asked
-	// Targets lists the known targets that the script destroys. MoreTargets is true if others may follow at run time.
+	// Targets lists the known targets that the script destroys. MoreTargets is true if a run may destroy further targets.
 	Targets     []string `json:"targets,omitempty"`
 	MoreTargets bool     `json:"more_targets,omitempty"`
-	// Prune lists the resources that the run deletes when all calls have succeeded, unless the script names them. PruneMore
-	// is the number of further resources, which do not fit into the signed header.
+	// Prune lists the resources that the run deletes when all calls have succeeded, unless the script names them.
+	// PruneMore is the number of further resources, which do not fit into the signed header.
 	Prune     []string `json:"prune,omitempty"`
 	PruneMore int      `json:"prune_more,omitempty"`
 	// Summary counts the calls by action. Without a preview, its only key is "planned".

@@ -373,7 +373,7 @@ func resourceTable(resources []api.ListedResource, orphans []orphan.Orphan, wher
 	return v.WithFooter(orphan.Footer(orphans))
 }
 
-// Commands returns the commands of this group. The family resource also has the commands in more, which another group
+// Commands returns the commands of this group. `more` holds further subcommands of resource, which another group
 // implements.
 func Commands(env *cli.Env, more ...*cobra.Command) []*cobra.Command {
 	return cli.InGroup(cli.Administration, env.ClientCommands(

@@ -100,8 +100,8 @@ func changedBy(ctx context.Context, c *client.Client, id writ.RunID, kind string
 	return changed, nil
 }
 
-// changesOf returns the change of each resource by the calls of a run. The change is deleted for a resource that
-// the run created and deleted, and created in the opposite order.
+// changesOf returns the change of each resource by the calls of a run. It is "deleted" if the run created and then
+// deleted the resource, and "created" in the opposite order.
 func changesOf(calls []writ.Call, kind string) (all []changedResource) {
 	for _, call := range calls {
 		if call.Change == writ.ChangeNone || call.Change == writ.ChangeUnchanged || kind != "" && string(call.Kind) != kind {

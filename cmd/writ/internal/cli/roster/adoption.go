@@ -42,7 +42,7 @@ type amendment struct {
 }
 
 // showSigned reports a change that is signed and stored at the coordinator. No datacenter has confirmed it yet. If the
-// roster had the change already, the command signed no version.
+// roster already contained the change, the command has signed no new version.
 func showSigned(env *cli.Env, roster client.Amended, m amendment) {
 	if !roster.Signed {
 		env.Note("unchanged: version %d of the roster has this already: %s", roster.Version, m.change)

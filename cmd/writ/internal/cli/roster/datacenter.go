@@ -73,7 +73,7 @@ func datacenterListCommand(env *cli.Env) *cobra.Command {
 	}
 }
 
-// sinceOf formats how long a datacenter is connected, or how long ago it was last heard of.
+// sinceOf formats how long a datacenter is connected, or the time since its last message.
 func sinceOf(d api.Datacenter) string {
 	if d.IsConnected() {
 		return cli.Age(d.Connected)

@@ -19,8 +19,8 @@ import (
 	"writ/scripts/deletion"
 )
 
-// deleter deletes resources of one owner, a deployment or the project itself, with signed scripts that name each of
-// them. Make it with newDeleter.
+// deleter deletes resources of one owner, a deployment or the project itself, with signed scripts that name each
+// resource. Make it with newDeleter.
 type deleter struct {
 	*cli.Env
 	client     *client.Client

@@ -96,7 +96,8 @@ func history(ctx context.Context, env *cli.Env, name string, f historyFlags) err
 	return nil
 }
 
-// addChanges sets how each revision differs from the one before. A text that cannot be verified is shown with the reason.
+// addChanges sets how each revision differs from the previous one. If a text cannot be verified, it sets the reason
+// instead.
 func addChanges(
 	ctx context.Context, env *cli.Env, c *client.Client, d revision.Deployment, items []historyItem,
 ) error {

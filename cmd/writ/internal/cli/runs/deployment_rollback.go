@@ -172,7 +172,7 @@ func (r *rollback) mayStart(ctx context.Context) error {
 		WithHint("wait for its end with `writ run watch %s`, or cancel it with `writ run cancel %s`", open[0].ID, open[0].ID)
 }
 
-// choose reads the newest revision and the one to return to.
+// choose reads the newest revision and the earlier revision to return to.
 func (r *rollback) choose(ctx context.Context) error {
 	preview, err := r.client.Orders.Preview(ctx, r.order)
 	if err != nil {
@@ -239,7 +239,7 @@ func (r *rollback) makeOrder(ctx context.Context) error {
 			strings.Join(targets, " ")).
 			WithHint("choose a revision with --to: `writ deployment history %s` lists the revisions", r.deployment.Name)
 	}
-	if destruction.Said && len(destruction.Named) == 0 { // the script may compute them
+	if destruction.Said && len(destruction.Named) == 0 { // the script may compute its targets
 		destruction.Named = targets
 	}
 	return o.NameTargets(ctx, r.roster, destruction)
@@ -279,7 +279,8 @@ func (r *rollback) plan(ctx context.Context) (*planview.View, error) {
 	return v, nil
 }
 
-// prune names the resources to prune. With --yes, no person would see a list that the datacenter chose.
+// prune names the resources to prune. With --yes it returns an error if the datacenter chose them, because no person
+// would see the list.
 func (r *rollback) prune(ctx context.Context) error {
 	plan, err := r.order.Plan(ctx, r.roster)
 	if err == nil {
@@ -347,7 +348,7 @@ func (r *rollback) imagesPresent(ctx context.Context, v *planview.View) error {
 	return nil
 }
 
-// mayFetch reports whether a call of the plan may fetch an image, or a call after the end of the plan.
+// mayFetch reports whether a call may fetch an image: a call of the plan, or a call after the end of the plan.
 func mayFetch(v *planview.View, image imageref.Reference) bool {
 	if v.Foreseen.Horizon != nil {
 		return true

@@ -19,7 +19,8 @@ type resourceDeleteFlags struct {
 	timeout    time.Duration
 }
 
-// ResourceDeleteCommand returns the command delete for the family resource of another group.
+// ResourceDeleteCommand returns the command `writ resource delete`. The caller passes it to Commands of package
+// resources.
 func ResourceDeleteCommand(env *cli.Env) *cobra.Command {
 	var f resourceDeleteFlags
 	c := &cobra.Command{

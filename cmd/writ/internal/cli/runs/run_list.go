@@ -118,7 +118,7 @@ func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 	return params, nil
 }
 
-// longestStuck is the maximum that coordinators accept.
+// longestStuck is the longest --stuck that coordinators accept.
 const longestStuck = 366 * 24 * time.Hour
 
 // openRuns is the flag value that selects all open states.
@@ -151,7 +151,8 @@ func listRuns(ctx context.Context, env *cli.Env, params api.ListRunsParams, limi
 	return env.PrintList(runTable(api.RunPage{Items: runs, NextCursor: more}, datacenters, params.Why != nil), none)
 }
 
-// runTable returns a list of runs, with why each run waits or failed if the user asked for it.
+// runTable returns a list of runs. If explained is true, the list shows why each run waits or failed, and the next
+// command.
 func runTable(page api.RunPage, datacenters map[writ.DatacenterID]string, explained bool) terminal.View {
 	why := cli.Wide("WHY", whyRun)
 	why.Wide = !explained

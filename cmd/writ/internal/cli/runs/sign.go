@@ -160,8 +160,8 @@ func unseenPrune(order *client.Order) error {
 		WithHint("`writ plan` with --prune prints the command that names them: --prune=%s", strings.Join(order.Prune, ","))
 }
 
-// namePruned sets the resources that the run of an order prunes. The flag names them; without names, the run prunes each
-// owned resource that is missing from the plan.
+// namePruned sets the resources that the run of an order prunes. The flag names them; without names, the run prunes
+// each owned resource that is missing from the plan.
 func namePruned(
 	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, order *client.Order, o *signing.OrderFlags,
 	plan scripts.Plan,
@@ -188,8 +188,8 @@ func namePruned(
 	return nil
 }
 
-// endWithCertificate limits the validity of a submission to the validity of the signer's certificate, because later
-// submissions are refused.
+// endWithCertificate limits the validity of a submission to the validity of the signer's certificate. A submission
+// after the end of the certificate is refused.
 func endWithCertificate(env *cli.Env, c *identity.Certificate, o *signing.OrderFlags) {
 	if c == nil {
 		return
@@ -232,7 +232,7 @@ until it expires. Signing works offline if this machine has already received a r
 		},
 	}
 	o.Add(env, c)
-	// This flag shadows the global one of the same name, because this command prints no data.
+	// This flag shadows the global flag of the same name, because this command prints no data.
 	c.Flags().StringVarP(&out, "output", "o", "",
 		"file to write, \"-\" for standard output; the script's name with .writ if not given")
 	return c

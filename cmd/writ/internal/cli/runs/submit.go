@@ -173,8 +173,8 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 	return watch(ctx, env, c, submission.Run, s.watchOptions)
 }
 
-// mayWatch returns an error if the coordinator requires a login, and the user has no key for it. Otherwise the script
-// of another signer would run, and the command would fail.
+// mayWatch returns an error if the coordinator requires a login and the user has no key for it. Without this check, the
+// command would submit a file that another person has signed, and then fail to watch its run.
 func mayWatch(ctx context.Context, c *client.Client, run writ.RunID) error {
 	_, err := c.Runs.Get(ctx, run)
 	if e := writ.AsError(err); e != nil && e.Code == writ.CodeKeyUnusable {

@@ -59,8 +59,8 @@ func annotateFailure(env *cli.Env, failure *writ.Failure, script string) {
 	}
 }
 
-// FailedAt returns the position of a failure in the submitted script: the place of the error, or the place in the
-// script that called it. Without one it returns 0.
+// FailedAt returns the position of a failure in the submitted script. This is the position of the error, or of the call
+// in the script that led to it. It returns 0 if the script has no such position.
 func FailedAt(failure *writ.Failure, script string) (line, column int) {
 	for _, at := range append([]string{failure.Position}, failure.Trace...) {
 		if name, line, column, ok := scripts.ParsePosition(at); ok && name == filepath.Base(script) {

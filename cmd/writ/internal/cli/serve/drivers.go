@@ -92,8 +92,8 @@ func PublishFlag(c *cobra.Command, host *runnerd.HostConfig, byDefault string) {
 	cli.FromEnvironment(c.Flags(), "publish")
 }
 
-// Default openings of nodes. Only programs on the node reach them. The ports of a cluster for development include those
-// that examples use.
+// Default addresses and ports that containers may publish. They are on loopback, so only programs on the node reach
+// them. The ports of a development cluster include the ports that the examples use.
 const (
 	DefaultPublish    = "127.0.0.1:20000-20999"
 	DefaultDevPublish = "127.0.0.1:8000-8999,20000-20999"

@@ -65,7 +65,7 @@ func ListenForMetrics(address string) (net.Listener, error) {
 	return daemon.Listen(address)
 }
 
-// CapacityFlags add the flags for the capacity that a node offers.
+// CapacityFlags adds the flags for the capacity that a node offers. otherwise describes the value 0.
 func CapacityFlags(c *cobra.Command, capacity *writ.Capacity, otherwise string) {
 	f := c.Flags()
 	f.Int64Var(&capacity.CPUs, "cpus", 0, "number of CPUs to offer; "+otherwise)
@@ -89,7 +89,7 @@ func HostName() string {
 	return name
 }
 
-// RedisFlags add the flags for the connection to Redis.
+// RedisFlags adds the flags for the connection to Redis.
 func RedisFlags(c *cobra.Command, s *redisqueue.Server) {
 	f := c.Flags()
 	f.StringVar(&s.URL, "redis", "",
@@ -142,8 +142,8 @@ func JoinToken(join string, joined bool) (*identity.Token, error) {
 	return &token, nil
 }
 
-// WarnOfData logs DATA_UNSAFE if the data directory of a daemon is in memory or on the network. The daemon starts,
-// because a test or a node without a disk may intend it.
+// WarnOfData logs DATA_UNSAFE if the data directory of a daemon is in memory or on the network. The daemon starts
+// anyway, because a test or a node without a disk may have such a directory on purpose.
 func WarnOfData(log *slog.Logger, cmd *cobra.Command) {
 	data := cmd.Flag("data")
 	if data == nil {

@@ -59,8 +59,8 @@ func newAssessor(ctx context.Context, env *cli.Env, name, datacenter string) (*a
 	return a, nil
 }
 
-// assess returns the status. The error is the one of a request, with a nil status, or UNVERIFIED for a claim of the
-// coordinator.
+// assess returns the status. If a request fails, it returns its error and a nil status. If no supervisor has signed a
+// claim of the coordinator, it returns the status and an UNVERIFIED error.
 func (a *assessor) assess(ctx context.Context) (*status, error) {
 	d := a.deployment
 	var err error
@@ -104,10 +104,10 @@ func (a *assessor) verdict() string {
 	return verdictWell
 }
 
-// add appends a problem. An empty next has no command.
 func (a *assessor) add(p problem) { a.status.Problems = append(a.status.Problems, p) }
 
-// lacks records an UNVERIFIED error. Any other error only means that a fact is missing: it warns.
+// lacks handles the error of a request for a fact. It records an UNVERIFIED error. For any other error, it warns that
+// the fact is missing.
 func (a *assessor) lacks(what string, err error) {
 	switch {
 	case err == nil:
@@ -163,7 +163,8 @@ func (a *assessor) verify(ctx context.Context, run *api.Run) {
 	a.lacks("whether the run was resumed since is not known", err)
 }
 
-// assessDatacenter adds the problems of the datacenter: it is away or faulty, or holds the work of the deployment.
+// assessDatacenter adds the problems of the datacenter: it is disconnected or faulty, or the work of the deployment is
+// on hold.
 func (a *assessor) assessDatacenter(ctx context.Context) {
 	d := a.datacenter
 	about, list := "datacenter "+d.Name, remedy.List(remedy.ListDatacenters).Line
@@ -199,7 +200,7 @@ func (a *assessor) assessDatacenter(ctx context.Context) {
 	}
 }
 
-// assessRuns adds the problems of runs: the newest one did not succeed or waits for a person, or an open one is stuck.
+// assessRuns adds the problems of runs: the newest run did not succeed or waits for a person, or an open run is stuck.
 func (a *assessor) assessRuns(ctx context.Context) error {
 	for _, run := range []*api.Run{a.status.Submission, a.status.Run} {
 		if run != nil {
@@ -246,7 +247,7 @@ func (a *assessor) assessRun(ctx context.Context, run api.Run) error {
 		})
 		return nil
 	}
-	if !a.datacenter.IsConnected() { // the reason of every wait
+	if !a.datacenter.IsConnected() { // the disconnected datacenter is the reason of every wait
 		return nil
 	}
 	for _, w := range s.WaitReasons() {
@@ -262,7 +263,7 @@ func (a *assessor) assessRun(ctx context.Context, run api.Run) error {
 	return nil
 }
 
-// assessResources adds the problems of resources. Resources on the same unheard node are one problem.
+// assessResources adds the problems of resources. Resources on the same silent or lost node count as one problem.
 func (a *assessor) assessResources() {
 	var counted []writ.NodeID
 	for _, r := range a.status.Resources {
@@ -284,8 +285,8 @@ func (a *assessor) assessResources() {
 	}
 }
 
-// unheardNode returns the problem of a silent or lost node. A reader of some projects sees no nodes, so it gets no name
-// and no command.
+// unheardNode returns the problem of a silent or lost node. If the reader may not list nodes, the problem has no node
+// name and no command.
 func (a *assessor) unheardNode(r api.ListedResource) problem {
 	n := 0
 	for _, other := range a.status.Resources {

@@ -136,7 +136,7 @@ func execute(ctx context.Context, env *cli.Env, what string, command []string, f
 	if err != nil {
 		return err
 	}
-	// The coordinator chooses neither project nor datacenter: the program changes data there.
+	// The coordinator must not choose the project or the datacenter, because the program may change data there.
 	project, err := cli.ProjectOf(c, roster)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func execute(ctx context.Context, env *cli.Env, what string, command []string, f
 		Deadline: f.timeout.Truncate(time.Second) + moreThanProgram, MaxCalls: 1,
 		Params: map[string]any{"name": container.Name, "command": words, "timeout": f.timeout.String()},
 	}
-	if deployment != "" { // the program may change it, as a script of the deployment may
+	if deployment != "" { // the program may change the resources of this deployment
 		t.order.Uses = []string{deployment}
 	}
 	if "container/"+container.Name != what {
@@ -184,8 +184,8 @@ func execute(ctx context.Context, env *cli.Env, what string, command []string, f
 }
 
 // agreeToContainer asks the user about a container that the coordinator has chosen for a deployment. The supervisor
-// refuses a container of another deployment, but not one without a deployment. A name that begins with the name of the
-// deployment needs no question.
+// refuses a container of another deployment, but not a container without a deployment. No question is needed if the
+// container's name begins with the name of the deployment.
 func agreeToContainer(env *cli.Env, what, deployment string, container writ.ResourceID) error {
 	if what != deployment || container.Name == deployment || strings.HasPrefix(container.Name, deployment+"-") {
 		return nil

@@ -206,8 +206,8 @@ func (l *deploymentLogs) followAll(ctx context.Context, all []api.ListedResource
 	}
 }
 
-// start starts a reader for each log without one. The first readers print the end of their log, and later readers print
-// the whole log.
+// start starts a reader for each log without a running reader. The first readers print the end of their log, and later
+// readers print the whole log.
 func (l *deploymentLogs) start(ctx context.Context, all []api.ListedResource, first bool) {
 	for uid, log := range l.logs {
 		if !slices.ContainsFunc(all, func(r api.ListedResource) bool { return r.UID == uid }) && !log.reads {
@@ -247,7 +247,8 @@ func (l *deploymentLogs) follow(ctx context.Context, r api.ListedResource, f rea
 	})
 }
 
-// restartable schedules the next start of an ended reader. It returns an error that every start would have.
+// restartable schedules the next start of an ended reader. If each further start would fail with the same error, it
+// returns the error instead.
 func (l *deploymentLogs) restartable(e endedReader) error {
 	log := l.logs[e.uid]
 	log.reads, log.next = false, e.next

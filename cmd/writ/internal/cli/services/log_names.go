@@ -32,7 +32,7 @@ func (p *namedPrinter) setNames(names []string) {
 	}
 }
 
-// of returns the log of a resource, which may be printed by one goroutine.
+// of returns the log of a resource. Only one goroutine may print to it.
 func (p *namedPrinter) of(name string) *namedLog {
 	p.setNames([]string{name})
 	p.mu.Lock()
@@ -126,7 +126,7 @@ func (l *namedLog) finish() error {
 	return l.endLine()
 }
 
-// lines prints complete lines and holds the rest. The caller holds the printer.
+// lines prints complete lines and holds the rest. The caller holds the lock of the printer.
 func (l *namedLog) lines(text string) error {
 	for l.held += text; ; {
 		line, rest, ended := strings.Cut(l.held, "\n")

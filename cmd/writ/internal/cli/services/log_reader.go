@@ -68,7 +68,8 @@ func (r *logReader) run(ctx context.Context) error {
 	return err
 }
 
-// hint returns the hint for a failure: the command that continues, unless the failure has one.
+// hint returns the hint of a failure. If the failure has no hint, hint returns the command that continues after the
+// printed text.
 func (r *logReader) hint(f *writ.Failure) string {
 	if f.Hint == "" && r.next != "" {
 		return fmt.Sprintf("`writ logs %s --after %s` continues after the printed text", r.what, r.next)

@@ -58,8 +58,8 @@ type status struct {
 	Project    string `json:"project"`
 	Datacenter string `json:"datacenter"`
 	Verdict    string `json:"verdict"`
-	// AsOf is when the datacenter was last heard of, if it is away; zero if the states are current, or if it was never
-	// heard of.
+	// AsOf is the time of the last message from a disconnected datacenter. It is zero if the states are current, or if
+	// the datacenter never sent a message.
 	AsOf     time.Time       `json:"as_of,omitzero"`
 	Revision *statusRevision `json:"revision,omitempty"` // nil if its signed text cannot be read or verified
 	Run      *api.Run        `json:"run,omitempty"`      // of the newest revision, nil if it was deleted
@@ -167,7 +167,7 @@ func statusText(s *status, wide bool) string {
 	return b.String()
 }
 
-// firstOnes returns the resources that a screen shows, those with a problem first if there are more.
+// firstOnes returns the resources that fit on a screen. If some do not fit, resources with a problem come first.
 func firstOnes(all []api.ListedResource) []api.ListedResource {
 	if len(all) <= maxShown {
 		return all

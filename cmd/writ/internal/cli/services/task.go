@@ -81,7 +81,7 @@ func (t *task) watch(ctx context.Context, run writ.RunID, event func(api.Event))
 	})
 }
 
-// explain stores or shows the reason why the run has not begun: a datacenter that is away, or a node that is silent.
+// explain stores or shows the reason why the run has not begun, for example a disconnected datacenter or a silent node.
 func (t *task) explain(e api.Event) {
 	switch {
 	case e.Run != nil && e.Run.State.Ended():
@@ -104,7 +104,8 @@ func (t *task) showReason(why string) {
 	t.reason = why
 }
 
-// ended returns the output of a run that succeeded, as its datacenter has signed it, or the error of any other end.
+// ended returns the output of a run that succeeded, as its datacenter has signed it. If the run ended otherwise, it
+// returns an error.
 func (t *task) ended(ctx context.Context, run api.Run) (map[string]any, error) {
 	roster, err := t.client.Roster.Newest(ctx)
 	if err != nil {

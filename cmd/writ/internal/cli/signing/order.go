@@ -239,8 +239,8 @@ func resolveBase(ctx context.Context, c *client.Client, order *client.Order, o *
 // AnyDatacenter makes the client choose a datacenter.
 const AnyDatacenter = "any"
 
-// ChooseDatacenter returns the datacenter that the flags select. For "any", it chooses one with room for the order,
-// unless order is nil.
+// ChooseDatacenter returns the datacenter that the flags select. For "any", it chooses a datacenter with room for the
+// order. It does not consider the room if order is nil.
 func ChooseDatacenter(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, o *OrderFlags,
 	order *client.Order) (writ.DatacenterID, error) {
 	labels, err := cli.Pairs(o.labels, "--select")
@@ -280,7 +280,7 @@ func ChooseDatacenter(ctx context.Context, env *cli.Env, c *client.Client, roste
 	return d.ID, nil
 }
 
-// ReadParams reads the parameters from the file, and then those of -p, which take precedence.
+// ReadParams reads the parameters of --params and -p. Parameters of -p take precedence.
 func (o *OrderFlags) ReadParams(in *terminal.Terminal, known scripts.Params) (map[string]any, error) {
 	given := make(map[string]any)
 	if o.ParamsFile != "" {
@@ -338,7 +338,7 @@ func ParseDeployment(s string) (identity.Deployment, error) {
 	return identity.Deployment{Name: name, Base: n}, nil
 }
 
-// NoPreview lists the errors after which a plan is shown without a preview by its datacenter.
+// NoPreview lists the errors that mean that no datacenter can preview a plan now.
 var NoPreview = []writ.Code{
 	writ.CodeUnreachable, writ.CodeDatacenterAway, writ.CodeTimeout, writ.CodeVerbUnsupported, writ.CodeTooLarge,
 }

@@ -17,7 +17,7 @@ import (
 // destroys.
 type targetsFlag struct{ client.Destruction }
 
-// bareFlag is the value of a flag without a value.
+// bareFlag is the text that pflag passes to Set for a flag without a value.
 const bareFlag = "true"
 
 // Type returns "bool", because the flag needs no value.

@@ -8,9 +8,9 @@ import (
 	"writ/ledger"
 )
 
-// loopOf returns the position of a run's last call, and the number of its last calls with the same position, operation
-// and name, if each was planned in a later pass (evaluation of the script) than the one before. It finds a run that
-// polls: such a run has events all the time, so it is never silent.
+// loopOf returns the position of a run's last call, and the number of the run's last calls with the same position,
+// operation and name. Each of these calls was planned in a later pass (evaluation of the script) than the previous
+// call. loopOf finds a run that polls: such a run has events all the time, so it is never silent.
 func loopOf(calls []writ.Call) (position string, times int) {
 	if len(calls) == 0 {
 		return "", 0

@@ -21,7 +21,7 @@ type Loss struct {
 	Node       string     `json:"node"`
 	Project    string     `json:"project"`
 	Deployment string     `json:"deployment,omitempty"`
-	Run        writ.RunID `json:"run"`     // newest one known
+	Run        writ.RunID `json:"run"`     // newest known run
 	Command    string     `json:"command"` // command that submits it again
 	note       string     // names flags that the coordinator could not restore
 }
@@ -64,8 +64,8 @@ func (f LossFinder) Present(ctx context.Context) ([]Loss, error) {
 	return f.losses(ctx, newestByDeployment(runs))
 }
 
-// past returns the losses of a node that was declared lost before: the runs that failed because of it. Its resources
-// are not recorded any more.
+// past returns the losses of a node that was declared lost before: the runs that failed because of the loss. The
+// resources of such a node are no longer recorded.
 func (f LossFinder) past(ctx context.Context) ([]Loss, error) {
 	failed, err := f.runs(ctx, api.RunStateFailed)
 	if err != nil {

@@ -64,7 +64,7 @@ func (s *Situation) whyRun() Reason {
 		switch {
 		case isOutdated(run):
 			next = s.again().plan()
-		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // the script may be from a thief
+		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // a thief of the key may have signed the script
 			next = "writ run show " + string(run.ID)
 		}
 		return Reason{
@@ -91,7 +91,7 @@ func (s *Situation) whyRun() Reason {
 		watchCommand(run.ID))
 }
 
-// heardText formats when a datacenter was last heard of, for the middle of a sentence.
+// heardText formats the time of the last message from a datacenter, for the middle of a sentence.
 func heardText(d api.Datacenter) string {
 	if d.Heard.IsZero() {
 		return ""
@@ -128,7 +128,7 @@ func (s *Situation) whyOpen() string {
 		strings.Join(open, ", "))
 }
 
-// soon is the time before a deadline from which it is mentioned.
+// soon is the remaining time below which a reason mentions the deadline.
 const soon = 5 * time.Minute
 
 // deadlineText returns the clause about a deadline that is near, or "".
@@ -226,7 +226,7 @@ func (s *Situation) stuck(c writ.Call) *writ.Stuck {
 // again returns the commands that submit or plan the script of the run again.
 func (s *Situation) again() resubmit { return resubmit{s.Run, s.datacenter.Name, s.payload} }
 
-// nextAway returns the command for a call whose node takes no work.
+// nextAway returns the command for a call whose node cannot work now.
 func (s *Situation) nextAway(c writ.Call) remedy.Command {
 	return remedy.ForNode(c.NodeName, string(s.nodes[c.Node].Liveness), s.datacenter.Name)
 }

@@ -83,7 +83,7 @@ func shellLine(words []string) string {
 	return strings.Join(words, " ")
 }
 
-// paramText formats a parameter as the command line takes it.
+// paramText formats a parameter in the form that the command line accepts.
 func paramText(v any) string {
 	if list, ok := v.([]any); ok {
 		text, err := json.Marshal(list)

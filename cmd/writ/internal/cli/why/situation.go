@@ -30,7 +30,7 @@ var (
 	listNodes       = remedy.List(remedy.ListNodes)
 )
 
-// AwayText is the reason text for a datacenter that is away.
+// AwayText is the reason text for a disconnected datacenter.
 var AwayText = writ.Reason{Code: writ.ReasonAway}.String()
 
 // RunReasons holds the reasons of a run and of its open calls.
@@ -38,7 +38,7 @@ type RunReasons struct {
 	Run   writ.RunID   `json:"run"`
 	State api.RunState `json:"state"`
 	Reason
-	Decided  []writ.Decision `json:"decided,omitempty"` // decisions about the run that the coordinator knows
+	Decided  []writ.Decision `json:"decided,omitempty"` // decisions about the run, as reported by the coordinator
 	Deadline time.Time       `json:"deadline,omitzero"`
 	Calls    []callReasons   `json:"calls,omitempty"`
 	Does     string          `json:"does,omitempty"`  // the effect of the command, if a person must decide about it
@@ -190,8 +190,8 @@ func (r RunReasons) Text() string {
 	return b.String()
 }
 
-// writeNext writes the command to type next, and its effect, unless does is empty. If first is not empty, it is the step
-// to try before the command.
+// writeNext writes the command to type next, and its effect, unless does is empty. If first is not empty, it is the
+// step to try before the command.
 func writeNext(b *strings.Builder, indent, first, command, does string) {
 	if first != "" {
 		fmt.Fprintf(b, "%sfirst: %s\n", indent, first)

@@ -6,8 +6,9 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// WaitNotes prints the reasons why a run and its calls wait. The events of the run and the lookout, which asks for its
-// state, give the same reasons, so a reason is not printed twice in a row. It may be used by several goroutines.
+// WaitNotes prints the reasons why a run and its calls wait. The events of the run and the lookout, which requests the
+// state of the run, give the same reasons, so a reason is not printed twice in a row. It may be used by several
+// goroutines.
 type WaitNotes struct {
 	Term *terminal.Terminal
 
@@ -16,7 +17,7 @@ type WaitNotes struct {
 	last string                // the last line on the screen, "" if it is not a reason
 }
 
-// toldReason is a reason on the screen, and the lines about its next command, if they are there.
+// toldReason is a printed reason, and the printed lines about its next command, if any.
 type toldReason struct{ why, next string }
 
 // Note prints a reason, unless it was the last one of its call.
