@@ -163,7 +163,7 @@ func noUsableKey(socket string, n int) error {
 		WithHint("`ssh-add -l` lists its keys; add a key with ssh-add, or name a key file with --key")
 }
 
-// isAgentAway reports whether the agent could not be asked.
+// isAgentAway reports whether err means that the agent did not answer or accepts no connection.
 func isAgentAway(err error) bool { return errors.Is(err, errAgentMute) || errors.Is(err, errAgentGone) }
 
 // unknownBesideAgent returns the error for an unknown key in the default file while the ssh-agent does not answer. It

@@ -70,7 +70,7 @@ func Needs(plan scripts.Plan, project writ.ProjectID) (needs []Need) {
 }
 
 // newIn returns the needs of resources that the datacenter does not have yet. Existing resources already occupy their
-// capacity, also if the script is submitted again. The extra capacity of an update is known only to the datacenter.
+// capacity, even if the script is submitted again. The extra capacity of an update is known only to the datacenter.
 func newIn(datacenter writ.DatacenterID, needs []Need, have []writ.Resource) (amounts []writ.Capacity) {
 	for _, need := range needs {
 		if !slices.ContainsFunc(have,
@@ -122,10 +122,10 @@ func amountOf(c writ.Capacity) string {
 	return strings.Join(parts, " and ")
 }
 
-// Choose selects a datacenter with the given labels (the region of a datacenter counts as its label "region"). Among
-// those that are enabled, connected, free of faults and have capacity for the needs, it takes the one with the fewest
-// open calls. The roster defines the datacenters. The coordinator supplies only their status, so a false answer can at
-// worst lead to a worse choice.
+// Choose selects a datacenter with the given labels (the region of a datacenter counts as its label "region"). It
+// considers datacenters that are enabled, connected, free of faults and have capacity for the needs. Among them, it
+// takes the datacenter with the fewest open calls. The roster defines the datacenters. The coordinator supplies only
+// their status, so a false answer can at worst lead to a worse choice.
 func (c Orders) Choose(
 	ctx context.Context, roster *identity.Roster, labels map[string]string, needs []Need,
 ) (Choice, error) {
@@ -156,7 +156,8 @@ func (c Orders) Choose(
 	return choose(roster, labels, answer.Items, queues.Items, full)
 }
 
-// choose is Choose with the data from the coordinator. full describes the missing capacity of datacenters.
+// choose selects a datacenter for Choose from the answers of the coordinator. full describes the missing capacity of
+// datacenters.
 func choose(roster *identity.Roster, labels map[string]string, known []api.Datacenter, queues []api.DatacenterQueues,
 	full map[writ.DatacenterID]string) (Choice, error) {
 	health := make(map[writ.DatacenterID]api.Datacenter)
@@ -193,7 +194,7 @@ func choose(roster *identity.Roster, labels map[string]string, known []api.Datac
 	return choice, nil
 }
 
-// choiceHint returns the hint if no datacenter can be chosen. A submission waits for a datacenter that is away, but not
+// choiceHint returns the hint if no datacenter can be chosen. A submission waits for a disconnected datacenter, but not
 // for capacity.
 func choiceHint(candidates []Candidate) string {
 	var hints []string

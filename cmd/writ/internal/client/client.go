@@ -1,7 +1,7 @@
 // Package client is the client of one user for one cluster. It opens the signing key, verifies and stores rosters,
-// queries coordinators and follows submissions. It does not trust a coordinator where a signature can prove the answer:
-// rosters are verified against the cluster's id; run results and answers to statements against the supervisor's key in
-// the roster. The package must not know the command line or the output formats.
+// queries coordinators and follows submissions. It does not trust a coordinator where a signature can prove the answer.
+// It verifies rosters against the id of the cluster. It verifies run results and answers to statements against the
+// supervisor's key in the roster. The package must not know the command line or the output formats.
 package client
 
 import (
@@ -315,7 +315,7 @@ func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 }
 
 // unknownKey returns the error for a key without an owner in the roster. If the key has a certificate, the certificate
-// is the reason: the key of a job never belongs into the roster.
+// is the reason: the key of a CI job must not be in the roster.
 func unknownKey(r *identity.Roster, key *Key) error {
 	if cert := certificateFor(key); cert != nil {
 		if err := identity.CheckCertificateOwner(r, cert); err != nil {

@@ -22,7 +22,7 @@ func (c Statements) Decide(ctx context.Context, by *Person, s identity.Statement
 	return answer, err
 }
 
-// DecideAt is Decide, and also returns the time of the decision at the supervisor.
+// DecideAt works like Decide, and also returns the time of the decision by the supervisor's clock.
 func (c Statements) DecideAt(
 	ctx context.Context, by *Person, s identity.Statement,
 ) (api.StatementAnswer, time.Time, error) {
@@ -30,7 +30,7 @@ func (c Statements) DecideAt(
 	return done, time.UnixMilli(answer.Time), err
 }
 
-// decide is Decide, and also returns the complete signed answer of the supervisor.
+// decide works like Decide, and also returns the complete signed answer of the supervisor.
 func (c Statements) decide(
 	ctx context.Context, by *Person, s identity.Statement,
 ) (api.StatementAnswer, writ.Answer, error) {
@@ -81,13 +81,13 @@ type NodeName struct {
 	Fingerprint string // fingerprint of its key, "SHA256:…"; "" if not given
 }
 
-// Find queries the coordinator for the node that the user named. The node's name or id equals the user's input, and
-// its datacenter is the one that the roster has under the given name. Removed nodes are not found.
+// Find queries the coordinator for the node that the user named. The node's name or id equals the user's input, and its
+// datacenter has the given name in the roster. Removed nodes are not found.
 func (c Nodes) Find(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
 	return c.find(ctx, roster, name, "")
 }
 
-// FindOrRemoved is Find, but searches the removed nodes if no other node matches.
+// FindOrRemoved works like Find, but searches the removed nodes if no other node matches.
 func (c Nodes) FindOrRemoved(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
 	n, err := c.Find(ctx, roster, name)
 	if writ.CodeOf(err) != writ.CodeNotFound {

@@ -33,8 +33,8 @@ func (c Roster) Amend(ctx context.Context, change func(next *identity.Roster) er
 // Renew signs and submits the next version of the roster, which has the same content and a later expiry.
 func (c Roster) Renew(ctx context.Context) (Amended, error) { return c.govern(ctx, Renewal) }
 
-// govern submits the version that the function `next` signs after the newest roster. If `next` returns nil, the roster
-// stays unchanged.
+// govern submits the version after the newest roster, which the function `next` signs. If `next` returns nil, the
+// roster stays unchanged.
 func (c Roster) govern(ctx context.Context,
 	next func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error)) (Amended, error) {
 	roster, err := c.Newest(ctx)

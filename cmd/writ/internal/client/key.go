@@ -211,7 +211,7 @@ func signatory(r *identity.Roster, key *Key, now time.Time) (Signatory, error) {
 	return s, s.Counts(r, now)
 }
 
-// Counts returns why a signature made now would be rejected because of the certificate, or nil.
+// Counts returns an error if a signature made now would be rejected because of the signer's certificate.
 func (s Signatory) Counts(r *identity.Roster, now time.Time) error {
 	cert, ok := s.Key.(*ssh.Certificate)
 	if !ok {

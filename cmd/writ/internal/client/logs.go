@@ -39,7 +39,7 @@ func (c Runs) EachLog(ctx context.Context, id writ.RunID, show func([]writ.LogLi
 	}
 }
 
-// Logs is EachLog, but returns all lines at once.
+// Logs works like EachLog, but returns all lines at once.
 func (c Runs) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error) {
 	all := []writ.LogLine{}
 	err := c.EachLog(ctx, id, func(page []writ.LogLine) error {

@@ -19,7 +19,7 @@ func (o Order) Plan(ctx context.Context, roster *identity.Roster) (scripts.Plan,
 	return o.plan(ctx, roster, nil)
 }
 
-// plan is Plan with known results for some calls.
+// plan works like Plan, with known results for some calls: given maps the number of a call to its result.
 func (o Order) plan(ctx context.Context, roster *identity.Roster, given map[int]map[string]any) (scripts.Plan, error) {
 	params, err := o.Script.Report.Params.Fill(o.Params)
 	if err != nil {

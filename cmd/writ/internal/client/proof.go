@@ -108,7 +108,7 @@ func (a *answerTo) done(said api.StatementAnswer) (api.StatementAnswer, writ.Ans
 
 // refused returns the verified reason for the refusal of a text. Either the supervisor signed the refusal, or this
 // client finds the same error by the newest roster, as a coordinator does before it forwards a text. Any other refusal
-// is UNVERIFIED. An error that is not a refusal is returned without proof: a false one has the same effect as
+// is UNVERIFIED. An error that is not a refusal is returned without proof: a false error has the same effect as
 // withholding the text, which a coordinator can always do.
 func (a *answerTo) refused(said *writ.Error) error {
 	if !isRefusal(said) {
@@ -175,7 +175,7 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	return refusalOf(roster, run)
 }
 
-// refusalOf is Refusal for a run in any state.
+// refusalOf works like Refusal, for a run in any state.
 func refusalOf(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
@@ -197,8 +197,8 @@ func refusalOf(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	return proven(answer, said.Proof), nil
 }
 
-// Outcome returns the signed result of a run. Only this proves how a run ended: the envelope must be signed by the
-// supervisor's key in the roster, and the summary must be for exactly this run. If its datacenter has lost the run, a
+// Outcome returns the signed result of a run, which alone proves how the run ended. The envelope must be signed by the
+// supervisor's key in the roster, and the summary must be for exactly this run. If the datacenter has lost the run, a
 // signed refusal replaces the summary. Outcome does not check whether a failed run was resumed later; see Runs.End.
 func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	d := roster.Datacenter(run.Datacenter)

@@ -33,7 +33,7 @@ var prefixPattern = regexp.MustCompile(fmt.Sprintf(`^[a-z2-7]{%d,25}$`, MinPrefi
 // newest run of the project.
 //
 // sure reports that the result does not depend on a coordinator: the user typed the whole id, or this client derived it
-// from its own submission. Otherwise the coordinator chose the run and may have chosen another one than the user means.
+// from its own submission. Otherwise the coordinator chose the run and may have chosen another run than the user means.
 // Show the id to the user before signing a statement about such a run.
 func (c Runs) Find(ctx context.Context, text string) (id writ.RunID, sure bool, err error) {
 	switch {
@@ -212,8 +212,8 @@ func Selected(runs []api.Run, params api.ListRunsParams) error {
 	return nil
 }
 
-// ProveSelected rejects runs that params do not select, by their signed texts. A statement about runs names their scripts
-// and their project, so a coordinator that shows another deployment or signer could add a run to it.
+// ProveSelected rejects runs that params do not select, by their signed texts. A statement about runs names their
+// scripts and their project, so a coordinator that shows another deployment or signer could add a run to it.
 func (c Runs) ProveSelected(ctx context.Context, runs []api.Run, params api.ListRunsParams) error {
 	if err := Selected(runs, params); err != nil || params.Deployment == nil && params.Signer == nil {
 		return err

@@ -139,7 +139,7 @@ func (s Script) file(source string, own Modules) string {
 	}
 }
 
-// NewScript checks a script in memory without modules of its own.
+// NewScript checks a script in memory. It can import only built-in modules and modules of the library.
 func NewScript(name string, text []byte) Script {
 	bundle, err := scripts.Resolve(scripts.Source{Name: name, Text: text},
 		func(string) ([]byte, error) { return nil, fs.ErrNotExist })

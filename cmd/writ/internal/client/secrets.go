@@ -104,7 +104,8 @@ func versionsOf(names []string) map[string]string {
 	return versions
 }
 
-// unresolved adds the hint how to sign without access to the datacenter.
+// unresolved adds a hint to err, the error for an unknown newest version of a secret: how to sign without the
+// datacenter.
 func unresolved(name string, err error) error {
 	e := *writ.AsError(err)
 	if e.Code != writ.CodeUnreachable && e.Code != writ.CodeDatacenterAway {

@@ -19,7 +19,7 @@ import (
 // standingWithin limits a request for signed status.
 const standingWithin = 5 * time.Second
 
-// newNonce returns the nonce that proves a signed answer to be fresh.
+// newNonce returns a random nonce. A signed answer that contains it is fresh.
 func newNonce() []byte {
 	nonce := make([]byte, writ.ClientNonce)
 	_, _ = rand.Read(nonce) // never fails

@@ -165,7 +165,7 @@ func (o *Order) PruneKept(preview writ.Preview) (more int) {
 	return len(kept) + preview.KeptMore - len(o.Prune)
 }
 
-// operations returns the operations that the run may call, also to prune.
+// operations returns the operations that the run may call, including the operations that prune resources.
 func (o *Order) operations() []string {
 	if len(o.Prune) == 0 {
 		return o.Script.Report.Operations

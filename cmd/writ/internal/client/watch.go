@@ -13,7 +13,7 @@ import (
 	"writ/internal/sleep"
 )
 
-// Pauses before an event stream is reopened, and the age after which its loss is expected.
+// Pauses before an event stream is reopened, and the age of a stream after which its loss is expected.
 const (
 	reconnectFirst = 500 * time.Millisecond
 	reconnectMost  = 5 * time.Second
@@ -33,7 +33,7 @@ type Watcher struct {
 	Lost func(err error)
 }
 
-// Watch reports the events of a run to w, from its start to its end, and returns the final run as the coordinator knows
+// Watch reports the events of a run to w, from its start to its end, and returns the final run as the coordinator shows
 // it. Lost streams are reopened after the last event. Events are not verified; End verifies the result.
 func (c Streams) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, error) {
 	var last int64
@@ -97,7 +97,7 @@ func (c Streams) AwaitNews(ctx context.Context, before api.Run) error {
 	}
 }
 
-// Get returns a run as the coordinator knows it. It rejects an answer about another run.
+// Get returns a run as the coordinator shows it. It rejects an answer about another run.
 func (c Runs) Get(ctx context.Context, id writ.RunID) (api.Run, error) {
 	run, err := api.Answer[api.Run](c.client.API.GetRun(ctx, id))
 	if err == nil && run.ID != id {
@@ -150,7 +150,8 @@ func (c Nodes) List(ctx context.Context, params api.ListNodesParams) ([]writ.Nod
 	})
 }
 
-// ListIfAllowed is List, but returns no nodes if the reader may not list nodes: they belong to no project.
+// ListIfAllowed works like List, but returns no nodes if the reader may read only some projects. Nodes belong to no
+// project.
 func (c Nodes) ListIfAllowed(ctx context.Context, params api.ListNodesParams) ([]writ.Node, error) {
 	nodes, err := c.List(ctx, params)
 	if writ.CodeOf(err) == writ.CodeRoleMissing {
@@ -169,7 +170,7 @@ func (c *Client) Listed(ctx context.Context, params api.ListResourcesParams) ([]
 	})
 }
 
-// Resources is Listed without the reasons.
+// Resources returns the same resources as Listed, without the reasons.
 func (c *Client) Resources(ctx context.Context, params api.ListResourcesParams) ([]writ.Resource, error) {
 	listed, err := c.Listed(ctx, params)
 	if err != nil {

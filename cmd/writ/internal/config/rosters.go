@@ -132,7 +132,7 @@ func (r Rosters) chain() (identity.RosterChain, error) {
 	return identity.RosterChain{Newest: newest, Links: links}, nil
 }
 
-// damaged returns DATA_INCOMPLETE for stored rosters that do not prove themselves.
+// damaged returns DATA_INCOMPLETE for stored rosters that cannot be verified.
 func (r Rosters) damaged(path string, err error) *writ.Error {
 	return writ.Errorf(writ.CodeDataIncomplete, "%s is damaged: %w", path, err).
 		WithHint("move %s away: a coordinator or `writ restore` provides the rosters again", r.Dir)
