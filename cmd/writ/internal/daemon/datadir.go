@@ -19,7 +19,7 @@ type KeptFile struct {
 	Next     string   // the next step, with the directory as its argument
 }
 
-// FromBackup begins the next step for a file that a backup contains.
+// FromBackup is the beginning of KeptFile.Next for a file that backups contain.
 const FromBackup = "bring it back with `writ restore`, or copy it from a backup of %[1]s. "
 
 // Check returns DATA_INCOMPLETE if the file is missing from a data directory that its daemon has used.

@@ -12,7 +12,8 @@ import (
 )
 
 // MetricsListener returns the listener for metrics: plain on loopback, and with TLS elsewhere, because metrics contain
-// names of nodes and people. Without TLS it rejects other addresses; lacks gives the reason, and hint an alternative.
+// names of nodes and people. If secure is nil, it rejects a listener that is not on loopback. lacks is the reason in
+// this error, and hint an alternative.
 func MetricsListener(l net.Listener, secure *tls.Config, lacks, hint string) (net.Listener, error) {
 	switch {
 	case l == nil || OnLoopback(l.Addr()):

@@ -18,7 +18,7 @@ import (
 // Store is the place of a daemon's records: a file in its data directory, or a PostgreSQL database.
 type Store struct {
 	Path string    // name to open the store with
-	File string    // the same; "" for a database
+	File string    // Path for a file, "" for a database
 	Lock io.Closer // of the file; a database allows several processes
 }
 

@@ -88,7 +88,7 @@ func (b *Reports) Run(ctx context.Context, list func() bootserver.List) {
 	}
 }
 
-// note logs when reports begin or cease to arrive, and repeats the failure at a limited rate.
+// note logs when the supervisor begins or ceases to accept reports, and repeats the failure at a limited rate.
 func (b *Reports) note(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:

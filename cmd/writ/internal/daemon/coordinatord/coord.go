@@ -116,8 +116,8 @@ func (c *Coordinator) find(roster *identity.Roster) (*identity.Coordinator, ed25
 	return roster.Coordinators.Of(daemon.PublicKey(key)), key, nil
 }
 
-// firstAddress returns the address to show for a coordinator: the first with TLS, else the first. An address from the
-// time before the coordinator had TLS no longer works.
+// firstAddress returns the address to show for a coordinator: the first with TLS, else the first. An HTTP address that
+// was added before the coordinator had TLS no longer works.
 func firstAddress(self *identity.Coordinator) string {
 	for _, address := range self.URLs {
 		if strings.HasPrefix(address, "https:") {

@@ -18,8 +18,8 @@ type publicAddress struct {
 	secure bool // it speaks TLS
 }
 
-// newPublicAddress returns the comparison of a URL with a listener. It has no URL if the listener has no IP address, so
-// that check accepts every URL.
+// newPublicAddress returns the publicAddress of a URL and a listener. If the listener has no IP address, the result has
+// no URL, so that check accepts every URL.
 func newPublicAddress(publicURL string, listener net.Addr, secure bool) publicAddress {
 	at, err := netip.ParseAddrPort(listener.String())
 	if err != nil {

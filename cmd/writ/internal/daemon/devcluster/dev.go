@@ -47,7 +47,8 @@ const (
 // DevName is the name of the person in a development cluster.
 const DevName = "dev"
 
-// devCapacity is the capacity of a development node with simulated drivers. Each example must fit on a small laptop.
+// devCapacity is the capacity of a development node with simulated drivers. It does not depend on the machine, so that
+// each example fits even on a small laptop.
 var devCapacity = writ.Capacity{CPUs: 32, MemoryMiB: 64 << 10, DiskGiB: 1000}
 
 // Config holds the settings of a development cluster.
@@ -68,8 +69,8 @@ type Config struct {
 	Ready func(Running)
 }
 
-// Cluster is a whole cluster in one process, built from the same parts as separate processes. Its state stays in its data
-// directory.
+// Cluster is a whole cluster in one process, built from the same parts as separate processes. Its state stays in its
+// data directory.
 type Cluster struct{ Config }
 
 // New returns a cluster with these settings, not yet started.
@@ -193,7 +194,7 @@ func (d *Cluster) datacenterName(i int) string {
 	return fmt.Sprintf("dc%d", i+1)
 }
 
-// notStarted lists the datacenters of the roster that this start does not run, because an earlier one had another
+// notStarted lists the datacenters of the roster that this start does not run, because an earlier start had another
 // number of datacenters. They stay in all lists, with lost nodes.
 func (d *Cluster) notStarted(roster *identity.Roster) (names []string) {
 	started := make(map[string]bool)
@@ -346,7 +347,7 @@ func copyRosters(from, to string) error {
 	return err
 }
 
-// startRedis starts the Redis of a datacenter. stand reports whether it is the stand-in.
+// startRedis starts the Redis of a datacenter. stand reports whether the stand-in for redis-server runs.
 func (d *Cluster) startRedis(
 	ctx context.Context, all *processes.Group, datacenter, dir string,
 ) (server redisqueue.Server, stand bool, err error) {
@@ -457,7 +458,8 @@ func retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// tokenFor creates a token for a node, "" if it has joined. It waits until the datacenter is connected.
+// tokenFor creates a token for a node, or returns "" if the node has joined. It waits until the datacenter is
+// connected.
 func (d *Cluster) tokenFor(
 	ctx context.Context, c *client.Client, person *client.Person, dir string, n devNode,
 ) (string, error) {

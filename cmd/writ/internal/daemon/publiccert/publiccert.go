@@ -141,7 +141,7 @@ func (p *Certificate) stat() (files [2]os.FileInfo) {
 	return files
 }
 
-// sameFile reports whether a file was neither written nor replaced.
+// sameFile reports whether a file was neither written nor replaced between the metadata a and b.
 func sameFile(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

@@ -190,7 +190,8 @@ func openStorage(dir string, c driverConfig) storage {
 	}
 }
 
-// besides returns the bytes of a project outside of the pool: archives of volumes and snapshots of machines.
+// besides returns a function that counts the bytes that a project has outside of the pool: archives of volumes and
+// snapshots of machines.
 func besides(dir, volumes string) func(writ.ProjectID) (int64, error) {
 	archives := &volume.Driver{Dir: volumes}
 	machines := &cloudhypervisor.Inventory{Dir: machineDir(dir)}

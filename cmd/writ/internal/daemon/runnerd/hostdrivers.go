@@ -35,7 +35,7 @@ import (
 // HostConfig holds the settings of drivers that change a host.
 type HostConfig struct {
 	OverlayPeers []string // addresses that mycelium connects to
-	// OverlayNoDiscovery keeps mycelium from peering with daemons that it finds on the wire.
+	// OverlayNoDiscovery keeps mycelium from peering with daemons that it finds in local networks.
 	OverlayNoDiscovery bool
 	// OverlayDiscoverOn names the only interfaces on which mycelium searches for peers.
 	OverlayDiscoverOn []string
@@ -54,8 +54,8 @@ type HostConfig struct {
 	ContainerIDs string
 	// ContainerInit is the path of the init program for containers. If empty, it is one of initprogram.Packaged.
 	ContainerInit string
-	// Devices lists the devices that containers may have, in the form of device.Parse. Simulated drivers only use the
-	// names; without any, they offer every device.
+	// Devices lists the devices that containers may have, in the form of device.Parse. Simulated drivers use only the
+	// names of the devices. If the list is empty, they offer every device.
 	Devices []string
 	// Engines lists the engines for new databases, best first. If empty, all engines of the host that protect their
 	// secret are used.
@@ -183,7 +183,7 @@ func (c driverConfig) registries() registry.Policy {
 	return policy
 }
 
-// silent reports whether no nameserver is announced.
+// silent reports whether the node announces no nameserver.
 func (h HostConfig) silent() bool { return slices.Equal(h.Nameservers, []string{"none"}) }
 
 // nameservers returns a function that lists the nameservers for networks, nil for none.
@@ -287,7 +287,7 @@ const usersFile = "/run/writ-users"
 
 // claimUsers reserves the user numbers of this node on this host while it runs. If two nodes shared numbers, a process
 // that escapes from a machine of one node could attack a machine of the other. Network namespaces do not help: nodes in
-// separate ones share the host's users.
+// separate namespaces share the host's users.
 func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, error) {
 	var claims closers
 	for _, users := range []struct {

@@ -48,7 +48,8 @@ type Config struct {
 	Token      string   // token to join with; "" if the node has joined or waits for an approve statement
 	Cluster    writ.ClusterID
 	Redis      redisqueue.Server // without a login in its URL, the supervisor provides the account
-	// Address for other nodes that fetch copies of volumes; port 0 means any; "" disables it.
+	// Transfers is the listen address for other nodes that fetch copies of volumes. Port 0 means any port; "" means that
+	// the node sends no copies.
 	Transfers string
 	Public    string       // "host:port" of Transfers for other nodes; "" means Transfers
 	Peers     []string     // address ranges of other nodes to fetch from, in addition to the internet

@@ -126,8 +126,8 @@ func coordinators(rosters config.Rosters) *http.Client {
 	}}
 }
 
-// registration returns the request for a place in the roster. Its proof shows the creator of the token that the sender
-// has the token.
+// registration returns the request for a place in the roster. Its proof shows to the creator of the token that the
+// sender holds the token.
 func (s *Supervisor) registration(public ed25519.PublicKey) api.NewRegistration {
 	r := api.NewRegistration{Name: s.Name, Key: public, Nonce: identity.NewChallenge(), URL: s.nodeAPI()}
 	if s.Token != nil {

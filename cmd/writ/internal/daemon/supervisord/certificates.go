@@ -12,7 +12,7 @@ import (
 // supervisor issues it.
 type certificates struct {
 	issuer *pki.Issuer
-	redis  *redisTLS // nil if Redis has no certificate, or one of another issuer
+	redis  *redisTLS // nil if Redis has no certificate, or a certificate of another issuer
 }
 
 var _ decision.CertificateIssuer = certificates{}

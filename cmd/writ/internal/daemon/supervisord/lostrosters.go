@@ -20,7 +20,7 @@ func Used(data string) bool {
 }
 
 // missingRosters returns the error for a supervisor that has no roster and was not given the id of its cluster. It is
-// USAGE for a new supervisor, otherwise DATA_INCOMPLETE with the id that the journal has.
+// USAGE for a new supervisor, otherwise DATA_INCOMPLETE with the id in the journal.
 func (s *Supervisor) missingRosters(ctx context.Context, store daemon.Store) *writ.Error {
 	cluster, err := clusterInJournal(ctx, store)
 	if !Used(s.Data) && (err != nil || cluster == "") {

@@ -55,8 +55,8 @@ func (t *redisTLS) shown() [][]byte {
 	return t.chain
 }
 
-// isDue reports whether the certificate must be renewed. That is also so if the clock is before its validity, because
-// the clock was set back.
+// isDue reports whether the certificate must be renewed. It must if its renewal is due, or if the clock was set back to
+// a time before its validity.
 func (t *redisTLS) isDue(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +127,7 @@ func (t *redisTLS) run(ctx context.Context) error {
 }
 
 // ensure renews a due certificate, and makes Redis listen if it does not or must read a new certificate. It reports
-// whether it did either.
+// whether it has renewed the certificate or made Redis listen.
 func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
 	if !t.isDue(time.Now()) {
 		if listens, err := t.redis.Listens(ctx, t.listen); listens || err != nil {

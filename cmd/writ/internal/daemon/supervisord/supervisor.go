@@ -1,6 +1,6 @@
 // Package supervisord runs the supervisor of a datacenter as a process: its key, its journal and trusted rosters, the
-// registration with the coordinators, the node API, the certificate of Redis, and the wait for the lease of the journal.
-// The rules of a supervisor are in package supervisor.
+// registration with the coordinators, the node API, the certificate of Redis, and the wait for the lease of the
+// journal. The rules of a supervisor are in package supervisor.
 package supervisord
 
 import (
@@ -219,7 +219,7 @@ func (s *Supervisor) serve(ctx context.Context, store daemon.Store, config super
 	api *exchangeable,
 	connections *nodes.Connections, secured *redisTLS, ready func()) (err error) {
 	log := config.Log
-	signed, err := rosters.Links() // the journal adopts newer ones, so a changed database cannot remove any
+	signed, err := rosters.Links() // the journal adopts newer rosters, so a changed database cannot hide one
 	if err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func anyClient([]*x509.Certificate) error { return nil }
 // secured reports whether the node API has TLS: everywhere except on loopback.
 func (s *Supervisor) secured() bool { return !daemon.OnLoopback(s.Listener.Addr()) }
 
-// nodeAPI returns the address of the node API, as far as the supervisor knows it.
+// nodeAPI returns the URL of the node API at the address of the listener.
 func (s *Supervisor) nodeAPI() string {
 	if s.secured() {
 		return "https://" + s.Listener.Addr().String()

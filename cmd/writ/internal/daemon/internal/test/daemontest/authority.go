@@ -53,7 +53,7 @@ func webKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// Issue writes another pair, and returns the serial number.
+// Issue writes another certificate with its key, and returns the serial number of the certificate.
 func (a *Authority) Issue(until time.Time, hosts ...string) int64 {
 	a.T.Helper()
 	a.made++
