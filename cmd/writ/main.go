@@ -26,7 +26,7 @@ func main() {
 	if boot.IsModprobe(os.Args) {
 		os.Exit(boot.Modprobe(os.Args))
 	}
-	// A child of the evaluator gives up almost all privileges of a process. So this check is before any other code.
+	// A child of the evaluator gives up almost all privileges of a process, so the code below must not run in it.
 	if evaluator.IsChild(os.Args) {
 		os.Exit(evaluator.Main())
 	}

@@ -48,7 +48,7 @@ func wrapComment(comment string, width int) []string {
 	return lines
 }
 
-// withValues joins each flag with the word behind it, which may be its value.
+// withValues joins each flag with the word after it, which may be its value.
 func withValues(words []string) (joined []string) {
 	for i, word := range words {
 		if i > 0 && strings.HasPrefix(words[i-1], "--") && !strings.HasPrefix(word, "-") {

@@ -11,7 +11,7 @@ const opaque = `[^\s"'\\` + "`" + `]*[^\sa-z"'\\` + "`" + `.,;:()-][^\s"'\\` + "
 // value matches any value up to a space or quote.
 const value = `[^\s"'\\` + "`" + `]+`
 
-// start matches the start of a line, also of one inside a quoted text.
+// start matches the start of a line, also of a line inside a quoted text.
 const start = `(?:^|[\s"'\[,(]|\\[nrt])`
 
 // commandForms lists passwords by the word in front of them, in command lines and in files that use spaces between

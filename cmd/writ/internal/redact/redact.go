@@ -155,7 +155,7 @@ const (
 )
 
 // looksRandom reports whether at least half of the characters differ in kind from their predecessor. In words, fewer
-// characters do.
+// characters differ.
 func looksRandom(run string) bool {
 	changes, before := 0, kindOf(run[0])
 	for i := range len(run) {

@@ -3,8 +3,8 @@ package redact
 import "regexp"
 
 // tokenForms lists token formats of other services. Each form is a regular expression. The text of its first group, if
-// any, stays visible. Most forms have no leading word boundary, because in JSON a token may follow "\n", whose last
-// character is a letter. The others need one, because their prefixes occur in other words.
+// any, stays visible. Most forms have no leading word boundary, because in JSON a token may follow "
+// ", whose last character is a letter. The other forms need a boundary, because their prefixes occur in other words.
 var tokenForms = []struct{ service, form string }{
 	{"GitHub", `gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}`},
 	{"GitLab", `gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|oas|imt|ffct|wt)-[A-Za-z0-9_.-]{12,}`},

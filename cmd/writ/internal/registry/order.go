@@ -11,8 +11,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// ResolveImages sets o.Images: the references to images at registries in the text of the script and in its plan, and
-// those in more. The function resolve returns the digest of a tag. Roster is as for Plan.
+// ResolveImages sets o.Images: the references to images at registries in the text of the script and in its plan, and in
+// more. The function resolve returns the digest of a tag. Roster is as for Plan.
 func ResolveImages(
 	ctx context.Context, o *client.Order, roster *identity.Roster, more []string,
 	resolve func(context.Context, imageref.Reference) (string, error),
@@ -71,7 +71,8 @@ func takesImages(operation string) bool {
 	return ok && catalog.TakesImages(op.Args)
 }
 
-// DigestOfText is a function for ResolveImages without a registry, for rehearsals: the digest of the reference itself.
+// DigestOfText is a resolve function for ResolveImages that sends no request. For rehearsals, it returns the digest of
+// the reference itself.
 func DigestOfText(_ context.Context, r imageref.Reference) (string, error) {
 	return "sha256:" + writ.DigestOf([]byte(r.String())).String(), nil
 }

@@ -14,9 +14,9 @@ import (
 	"writ/internal/imageref"
 )
 
-// Present returns nil if the registry still has the image with the digest of a reference. The error is IMAGE_GONE if the
-// registry reports that it lacks the image. After another error of Resolve, the image may exist. Some registries answer
-// REGISTRY_DENIED for deleted repositories.
+// Present returns nil if the registry still has the image with the digest of a reference. The error is IMAGE_GONE if
+// the registry reports that it lacks the image. After any other error, which is one of Resolve's errors, the image may
+// still exist. Some registries deny access to deleted repositories; the error is then REGISTRY_DENIED.
 func (s Resolver) Present(ctx context.Context, r imageref.Reference) error {
 	digest, err := name.NewDigest(r.Name() + "@" + r.Digest)
 	if err != nil {

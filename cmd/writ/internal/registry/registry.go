@@ -58,7 +58,7 @@ func (s Resolver) Resolve(ctx context.Context, r imageref.Reference) (string, er
 	return digest, nil
 }
 
-// patience are the pauses between requests to a registry that has a fault.
+// patience defines the pauses between attempts at a registry that has a fault.
 var patience = remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 3}
 
 // Offline is used in place of Resolve if no request is allowed.

@@ -136,7 +136,7 @@ func makeDir() (string, error) {
 	return os.MkdirTemp("", pattern)
 }
 
-// atOnce disables the delay of retries, which tests of scripts do not cover.
+// atOnce disables the delay of retries. Tests of scripts do not test these delays.
 func atOnce(int) time.Duration { return 0 }
 
 // govern creates the keys and a roster with the datacenter.
@@ -240,7 +240,7 @@ func (s *cluster) decide(ctx context.Context, fill func(*identity.Statement)) er
 	return err
 }
 
-// everyPort opens all ports: a test does not know the openings of real nodes.
+// everyPort opens all ports, because a test does not know the ports that real nodes open.
 var everyPort = opening.List{{
 	Address: netip.MustParseAddr("192.0.2.10"), Ranges: []opening.Range{{First: 1, Last: math.MaxUint16}},
 }}

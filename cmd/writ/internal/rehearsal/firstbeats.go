@@ -13,7 +13,7 @@ import (
 // node is a candidate for calls only after that. The supervisor acknowledges a message after it has processed it.
 type firstBeats struct {
 	queue.Queue
-	rang chan struct{} // closed when all nodes were heard
+	rang chan struct{} // closed when the supervisor has processed a heartbeat of every node
 
 	mu     sync.Mutex
 	silent int

@@ -1,5 +1,5 @@
-// Package revision finds the revisions of a deployment at a coordinator, verifies their signed texts, and compares them.
-// It must not know commands. A coordinator is not trusted: it can withhold a revision, and can make up none.
+// Package revision finds the revisions of a deployment at a coordinator, verifies their signed texts, and compares
+// them. It must not know commands. A coordinator is not trusted: it can withhold a revision, but cannot forge one.
 package revision
 
 import (
@@ -68,9 +68,9 @@ func (d Deployment) Runs() api.ListRunsParams {
 	}
 }
 
-// List returns the runs that made the newest revisions of the deployment, newest first: at most limit of those before
-// the revision `before`. 0 stands for no limit. more reports that earlier revisions exist. The runs are as the
-// coordinator shows them.
+// List returns the runs that made revisions of the deployment, newest first. It returns only revisions before the
+// revision `before`, and at most limit of them; 0 means no limit for either. more reports that earlier revisions exist.
+// The runs are as the coordinator shows them.
 func (d Deployment) List(
 	ctx context.Context, c *client.Client, before, limit int,
 ) (runs []api.Run, more bool, err error) {

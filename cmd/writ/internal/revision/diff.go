@@ -16,7 +16,7 @@ import (
 	"writ/internal/imageref"
 )
 
-// Part is a part of a signed text that two revisions have in different forms.
+// Part is a part of a signed text that differs between two revisions.
 type Part struct {
 	Name   string `json:"name"`   // "web.tengo", a module, "parameters", "images", "uses", "secrets", "destructive", "prune" or "limits"
 	Change string `json:"change"` // added, removed or changed
@@ -36,7 +36,8 @@ func Diff(from, to *Revision) []Part {
 	return DiffToText(from, to.Payload, fmt.Sprint(to.Number))
 }
 
-// DiffToText is Diff for a text that is not a revision yet. The diffs name its parts with the label.
+// DiffToText compares a revision with a text that is not a revision yet. In the diffs, label replaces the number of the
+// newer revision.
 func DiffToText(older *Revision, to *identity.Payload, label string) (parts []Part) {
 	from := older.Payload
 	add := func(name string, from, to []byte) {

@@ -14,15 +14,15 @@ import (
 	"writ/scripts/library"
 )
 
-// Revision is a revision of a deployment with its signed text. The text has the digest that the id of the run is
-// derived from, and names the deployment and the revision.
+// Revision is a revision of a deployment with its signed text. The id of the run is derived from the digest of the
+// text. The text names the deployment and the revision.
 type Revision struct {
 	Number      int
 	Run         api.Run // as the coordinator shows it
 	Payload     *identity.Payload
 	Certificate *identity.Certificate // that signed it, nil for a plain key
 	// Revoked is the SIGNER_REVOKED error if the key or its owner was revoked since. Another person may have used the
-	// key. Otherwise the roster proves that Payload.Signer signed the text.
+	// key. If Revoked is nil, the roster proves that Payload.Signer signed the text.
 	Revoked error
 }
 
@@ -30,8 +30,8 @@ type Revision struct {
 const Newest = 0
 
 // Read returns a revision of the deployment with its text, and verifies the author of the text by the roster. number is
-// Newest for the newest one. The error is NOT_FOUND if the coordinator lacks the revision, and UNVERIFIED or the error of
-// the signature if no person signed the text as this revision.
+// Newest for the newest one. The error is NOT_FOUND if the coordinator lacks the revision, and UNVERIFIED or the error
+// of the signature if no person signed the text as this revision.
 //
 // The text alone does not prove that the datacenter accepted it: see Proved.
 func (d Deployment) Read(
@@ -44,8 +44,8 @@ func (d Deployment) Read(
 	return d.ReadRun(ctx, c, roster, run)
 }
 
-// ReadSucceeded returns the newest revision before another one whose run succeeded, like Read. The error is NOT_FOUND if
-// the coordinator lacks such a revision.
+// ReadSucceeded returns the newest revision before the revision `before` whose run succeeded. It verifies the text like
+// Read. The error is NOT_FOUND if the coordinator lacks such a revision.
 func (d Deployment) ReadSucceeded(
 	ctx context.Context, c *client.Client, roster *identity.Roster, before int,
 ) (*Revision, error) {
@@ -70,8 +70,8 @@ func (d Deployment) ReadSucceeded(
 	return d.ReadRun(ctx, c, roster, *found)
 }
 
-// run returns the run of a revision. After a supervisor's restore from a backup, two runs can have the same revision.
-// It then prefers the run that the datacenter still knows.
+// run returns the run of a revision. After a restore of the supervisor from a backup, two runs can have the same
+// revision. run then prefers the run that the datacenter has not lost.
 func (d Deployment) run(ctx context.Context, c *client.Client, number int) (found api.Run, err error) {
 	size := client.PageSize
 	if number == Newest {
@@ -107,10 +107,10 @@ func (d Deployment) run(ctx context.Context, c *client.Client, number int) (foun
 // newestWithin is the number of runs to request for the newest revision. The newest runs may have been refused.
 const newestWithin = 20
 
-// lost reports that the datacenter of a run does not know it any more, after a restore from a backup.
+// lost reports whether the datacenter of a run has lost the run, after a restore from a backup.
 func lost(r api.Run) bool { return r.Failure != nil && r.Failure.Code == writ.CodeRunLost }
 
-// ReadRun is Read for the revision that a run made.
+// ReadRun works like Read for the revision that a run made.
 func (d Deployment) ReadRun(
 	ctx context.Context, c *client.Client, roster *identity.Roster, run api.Run,
 ) (*Revision, error) {

@@ -100,7 +100,7 @@ func (t *Terminal) Plain() *Terminal {
 // invisible and bidirectional characters, as in `\u202e`. Tabs and line ends become spaces.
 func Clean(s string) string { return clean(s, false) }
 
-// CleanLines is Clean for text of several lines.
+// CleanLines works like Clean, but keeps line ends.
 func CleanLines(s string) string { return clean(s, true) }
 
 func clean(s string, lines bool) string {

@@ -1,7 +1,7 @@
 // Package transport connects to the servers of a cluster. It verifies servers by the rosters that this process stores,
-// so no certificate has to be copied. If they do not identify a server, the package requests newer rosters from that
-// server. These prove themselves by their signatures. No other request is sent until the server is verified. The
-// package handles HTTP, TLS and rosters. It must not know the content of requests.
+// so no certificate has to be copied. If these rosters do not identify a server, the package requests newer rosters
+// from that server and verifies their signatures. No other request is sent until the server is verified. The package
+// handles HTTP, TLS and rosters. It must not know the content of requests.
 package transport
 
 import (
@@ -94,7 +94,7 @@ func (t *Transport) init() {
 		t.settings.Protocols.SetHTTP1(true)
 		unverified := http.DefaultTransport.(*http.Transport).Clone()
 		unverified.DisableKeepAlives = true
-		// Verification is unnecessary: these requests only get rosters, which prove themselves by their signatures.
+		// Verification is unnecessary: these requests only get rosters, which are verified by their signatures.
 		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 		t.unverified = &http.Client{
 			Transport:     outbound.Final(unverified),
@@ -148,7 +148,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, inWords(r.URL, err)
 }
 
-// withoutNews adds to the error of a verification why newer rosters could not change it.
+// withoutNews adds `fetched`, the error of a request for newer rosters, to the error of a verification.
 func withoutNews(err, fetched error) error {
 	e := *writ.AsError(err)
 	e.Message += "; newer rosters from this server: " + fetched.Error()

@@ -1,4 +1,4 @@
-// Command webserver answers with the value of VERSION on port 80 until it gets SIGTERM. With BROKEN, it is never
+// Command webserver answers with the value of VERSION on port 80 until it gets SIGTERM. If BROKEN is set, it is never
 // healthy.
 package main
 

@@ -11,12 +11,12 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// aloneVar marks a test process in namespaces of its own.
+// aloneVar marks a test process that Alone has started in separate namespaces.
 const aloneVar = "WRIT_TEST_ALONE"
 
 // Alone runs the test again in a process with its own network, mount and PID namespaces, and reports whether this is
 // that process. All processes that it starts end with it, and it sees no objects of other tests on the host. args are
-// additional flags. The program that Binary returns there is built in advance, with the build tags in tags.
+// additional flags. The program that Binary returns in that process is built in advance, with the build tags `tags`.
 func Alone(t *testing.T, tags string, args ...string) bool {
 	t.Helper()
 	testenv.NeedRoot(t)

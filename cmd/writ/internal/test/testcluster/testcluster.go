@@ -26,7 +26,8 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// Patience limits waits for events that never come. It is more than ten times the slowest promise.
+// Patience limits waits for events that never come. It is more than ten times the longest time that writ promises for
+// an event.
 const Patience = 2 * time.Minute
 
 // Cluster is a cluster of real processes, one per role.
@@ -66,7 +67,7 @@ func NewIn(t testing.TB, dir string, env ...string) *Cluster {
 	return s
 }
 
-// NewTagged is New with a program that is built with tags.
+// NewTagged works like New, with a program that is built with the build tags `tags`.
 func NewTagged(t testing.TB, tags ...string) *Cluster {
 	t.Helper()
 	s := newProcessCluster(t, Binary(t, tags...))

@@ -23,7 +23,7 @@ type Workspace struct {
 
 	bin  string
 	env  []string // additional environment of all processes
-	host string   // network namespace of commands; the one of the test if ""
+	host string   // network namespace of commands; "" means the namespace of the test
 }
 
 // Use sets the program for further processes and commands.
@@ -103,7 +103,7 @@ func (w *Workspace) Submit(args ...string) writ.RunID {
 	return writ.RunID(strings.TrimSpace(w.Writ(append([]string{"submit", "--detach"}, args...)...)))
 }
 
-// Until waits for a condition.
+// Until waits until the function `is` returns true. It fails the test after Patience.
 func (w *Workspace) Until(what string, is func(ctx context.Context) bool) {
 	w.T.Helper()
 	ctx, stop := context.WithTimeout(w.T.Context(), Patience)
