@@ -39,7 +39,7 @@ func Module() (string, error) {
 	}
 }
 
-// Load parses the files of the folders of a module, with all folders below them. No folders means the whole module.
+// Load parses the program files in the folders of a module and below. Without folders, it parses the whole module.
 func Load(root string, folders ...string) ([]*File, error) {
 	if len(folders) == 0 {
 		folders = []string{"."}
@@ -128,8 +128,8 @@ type Function struct {
 // String returns the name with its package: "supervisor.watcher.miss".
 func (f Function) String() string { return f.File.Syntax.Name.Name + "." + f.Name }
 
-// Directive returns the text behind //NAME in the comment of a function: "the caller named it" for "//failpoint:none
-// the caller named it".
+// Directive returns the text after //NAME in the comment of a function: "the caller named it" for "//failpoint:none the
+// caller named it".
 func (f Function) Directive(name string) (text string, found bool) {
 	if f.Decl.Doc == nil {
 		return "", false
@@ -163,7 +163,7 @@ func nameOf(fn *ast.FuncDecl) string {
 	}
 }
 
-// Dotted returns a selector as its source has it, with () for a call in it: "s.Journal.Write".
+// Dotted returns the source text of a selector, with () for each call in it: "s.Journal.Write".
 func Dotted(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -24,8 +24,8 @@ var (
 )
 
 // Check fails the test unless a section of docs/manual/monitoring.md and its golden file in testdata list exactly the
-// metrics that the parts declare. The golden file has the name, the labels and the help text of each: alert rules depend on them.
-// root is the directory of the repository.
+// metrics that the parts declare. The golden file has the name, the labels and the help text of each metric, because
+// alert rules depend on them. root is the directory of the repository.
 func Check(t testing.TB, root, section string, parts ...metrics.Part) {
 	t.Helper()
 	var names, found []string

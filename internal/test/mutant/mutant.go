@@ -59,7 +59,7 @@ func Load() (*Program, error) {
 	return &Program{files}, err
 }
 
-// Mutant is a program with some edits. It is not on disk until Overlay.
+// Mutant is a program with some edits. It is not on disk until Overlay writes it.
 type Mutant struct {
 	changes []change
 }

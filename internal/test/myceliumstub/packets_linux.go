@@ -11,8 +11,8 @@ import (
 	"writ/internal/sleep"
 )
 
-// Messages between peers: a byte for the kind, then either an IPv6 packet, or the ranges that the sender can route to,
-// each with 8 bytes and a metric of 2 bytes, its own first.
+// A message between peers begins with a byte for its kind. An IPv6 packet follows, or the ranges that the sender can
+// route to, its own range first. A range has 8 bytes and a metric of 2 bytes.
 const (
 	saysPacket   = 0
 	saysGreeting = 1

@@ -135,8 +135,8 @@ func entry(text []byte, subnet netip.Addr, metric int) []byte {
 	return binary.BigEndian.AppendUint16(append(text, a[:8]...), uint16(metric))
 }
 
-// hear records a message of a peer, which may be new, and learns from greetings. It returns false for a message of a
-// silent peer, which is ignored.
+// hear records a message from a peer, which may be unknown so far, and applies the routes of a greeting. It ignores a
+// message from a silent peer and returns false.
 func (t *table) hear(at netip.AddrPort, proto string, message []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,8 +156,8 @@ func (t *table) hear(at netip.AddrPort, proto string, message []byte) bool {
 	return true
 }
 
-// learn applies the routes that a peer announces. A route replaces a longer one, and any earlier one by the same peer.
-// The caller must hold mu.
+// learn applies the routes that a peer announces. A route replaces a longer route, and any earlier route by the same
+// peer. The caller must hold mu.
 func (t *table) learn(at netip.AddrPort, text []byte) {
 	for ; len(text) >= 10; text = text[10:] {
 		var a [16]byte
@@ -172,8 +172,8 @@ func (t *table) learn(at netip.AddrPort, text []byte) {
 	}
 }
 
-// hop returns the peer for a packet and the flag of its messages. A peer drops the connection if the packet is tooLarge
-// for its datagrams; dropped is set then.
+// hop returns the peer for a packet and the flag of its messages. If a peer uses QUIC and the packet has tooLarge bytes
+// or more, hop drops the peer and sets dropped.
 func (t *table) hop(to netip.Addr, size int) (via netip.AddrPort, mark byte, known, dropped bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

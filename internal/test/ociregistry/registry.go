@@ -1,5 +1,5 @@
-// Package ociregistry runs a registry of container images for tests: the one of go-containerregistry, behind TLS, with
-// accounts and with faults. It must not know the clients.
+// Package ociregistry runs a registry of container images for tests: the registry of go-containerregistry, behind TLS,
+// with accounts and with faults. It must not know the clients.
 package ociregistry
 
 import (
@@ -95,8 +95,8 @@ func SwitchProtocol(w http.ResponseWriter) {
 	}()
 }
 
-// Transport returns a transport with HTTP/1.1 that trusts the registry. Uploads with HTTP/2 to a server in the same
-// process stopped for ever now and then.
+// Transport returns a transport with HTTP/1.1 that trusts the registry. Uploads over HTTP/2 to a server in the same
+// process sometimes hang forever.
 func (s *Server) Transport() http.RoundTripper {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.Authorities, MinVersion: tls.VersionTLS12}}
 }
@@ -114,7 +114,8 @@ func (s *Server) LogIn(t testing.TB, dir, user, password string) {
 	}
 }
 
-// Before sets a function that may answer requests in place of the registry: then it returns true.
+// Before sets a function that may answer requests in place of the registry. The function returns true if it has
+// answered.
 func (s *Server) Before(answer func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,8 +6,9 @@
 //	// Subtest: restart
 //	// Also: TestRecovery, TestStandbyContinues/lease.
 //
-// The first word group is the section. How gives the mechanism, Subtest the part of this test that proves the promise,
-// and Also further tests. A test in Also that several packages declare needs its folder: sal/volume.TestConformance.
+// The text before the second colon is the section. How gives the mechanism, Subtest the part of this test that proves
+// the promise, and Also further tests. A test in Also that several packages declare needs its folder:
+// sal/volume.TestConformance.
 package promises
 
 import (

@@ -42,8 +42,8 @@ func Busybox(t testing.TB) Archive {
 	return archive(t, text)
 }
 
-// BusyboxThatSays is Busybox with further fields in the image config. The user web is a member of the group log. The
-// entries in `changed` form a second layer.
+// BusyboxThatSays works like Busybox, with the fields in `more` added to the image config. The user web is a member of
+// the group log. The entries in `changed` form a second layer.
 func BusyboxThatSays(t testing.TB, more map[string]any, changed ...LayerEntry) Archive {
 	t.Helper()
 	text, err := makeArchive(Need(t, "busybox"), more, changed)

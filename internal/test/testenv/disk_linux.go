@@ -37,8 +37,8 @@ func NewDisk(t testing.TB, dir string, mib int64) *Disk {
 	return d
 }
 
-// NewBtrfs is NewDisk with btrfs, which needs at least 110 MiB. Its data is in memory if possible, so that tests do not
-// wait for a busy disk at each commit.
+// NewBtrfs works like NewDisk, with btrfs, which needs at least 110 MiB. Its data is in memory if possible, so that
+// tests do not wait for a busy disk at each commit.
 func NewBtrfs(t testing.TB, dir string, mib int64) *Disk {
 	t.Helper()
 	mkfs := Need(t, "mkfs.btrfs")

@@ -54,7 +54,8 @@ func Home(t testing.TB, name string) string {
 	return kept(t, dir, remove, err)
 }
 
-// HomeInMemory is Home in memory if there is enough space, so that a busy disk does not delay tests.
+// HomeInMemory returns a directory like Home, in memory if there is enough space. A busy disk then does not delay
+// tests.
 func HomeInMemory(t testing.TB, name string) string {
 	t.Helper()
 	dir, remove, err := makeHome(memoryRoot(), name)
@@ -83,7 +84,7 @@ func kept(t testing.TB, dir string, remove func() error, err error) string {
 	return dir
 }
 
-// MakeHome is Home for several tests. TestMain removes the directory.
+// MakeHome returns a directory like Home, for several tests. TestMain must call remove.
 func MakeHome(name string) (dir string, remove func() error, err error) {
 	return makeHome(os.TempDir(), name)
 }
@@ -183,8 +184,8 @@ func homesIn(roots []string, prefix string) (all []string) {
 	return all
 }
 
-// groupsOf returns the control groups of the process that owned a directory: the registered ones, and those of the
-// containers of a daemon there.
+// groupsOf returns the control groups of the process that owned a directory. These are the registered groups, and the
+// groups of the containers of a daemon in the directory.
 func groupsOf(dir string) []string {
 	noted, _ := os.ReadFile(filepath.Join(dir, groupsName))
 	all := strings.Fields(string(noted))

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupsRoot contains the control groups: those of version 2, or a directory for each controller.
+// groupsRoot contains the control groups of version 2, or a directory for each controller of version 1.
 const groupsRoot = "/sys/fs/cgroup"
 
 // Cgroup removes the control groups with a name when the test ends. The name must be unique. If this process is killed,

@@ -33,8 +33,8 @@ type KernelFiles struct {
 	Modules string // directory of its modules
 }
 
-// Kernel returns a distribution's kernel for virtual machines: an unpacked one, or the kernel of this machine. It skips
-// the test like Need.
+// Kernel returns a distribution's kernel for virtual machines: an unpacked kernel, or the kernel of this machine. It
+// skips the test like Need.
 func Kernel(t testing.TB) KernelFiles {
 	t.Helper()
 	return findKernel(t, KernelVar, "kernel", KernelPackage, ".ci/run")

@@ -62,7 +62,7 @@ func End(t testing.TB, do func() error) error {
 	}
 }
 
-// endGuard is far longer than any function takes that ends.
+// endGuard limits the wait of End. A function that returns needs far less time.
 const endGuard = time.Minute
 
 // StartMuteAgent starts an ssh-agent that accepts connections and never answers. It calls `connected` for each of them.

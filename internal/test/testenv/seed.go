@@ -28,7 +28,8 @@ func Seed(t testing.TB, given uint64) uint64 {
 	return seed
 }
 
-// CheckProperty is rapid.Check with the seed of Seed. The test flag -rapid.seed overrides it.
+// CheckProperty calls rapid.Check, with a fixed seed in the gate and a random seed in the nightly tier. The test flag
+// -rapid.seed overrides the seed.
 func CheckProperty(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	if f := flag.Lookup("rapid.seed"); f.Value.String() == f.DefValue && !IsNightly() {

@@ -77,7 +77,7 @@ func Build(t testing.TB) string {
 	return BuildOf(t, Played())
 }
 
-// BuildOf is Build for a release.
+// BuildOf works like Build, for the given release.
 func BuildOf(t testing.TB, release Release) string {
 	t.Helper()
 	text, err := program()

@@ -20,8 +20,8 @@ var modules = []string{"virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio
 	"virtio_blk",
 	"failover", "net_failover", "virtio_net", "button", "evdev", "nls_cp437", "nls_ascii", "fat", "vfat"}
 
-// Cmdline is the minimal command line of a kernel: quiet, console on the serial port, no reboot after a panic. It
-// disables a check of timers at boot, which fails on a busy host.
+// Cmdline is the minimal command line of a kernel: quiet, console on the serial port, an immediate reset after a panic.
+// It disables a check of timers at boot, which fails on a busy host.
 const Cmdline = "console=ttyS0 quiet panic=-1 no_timer_check"
 
 // UpText is in the line that a running guest writes to its console, after its name.

@@ -57,7 +57,7 @@ func causes(err error) []string {
 	return []string{err.Error()}
 }
 
-// graded is an error with a status of its own since v54. Before, the status was 500.
+// graded is an error that has its own status since v54. Earlier releases use status 500.
 type graded struct {
 	chain
 	status int

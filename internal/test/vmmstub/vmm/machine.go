@@ -11,7 +11,7 @@ import (
 type machine struct {
 	bus
 	events  *monitor
-	plays   Release // its release
+	plays   Release // the simulated release
 	state   string
 	guest   guest
 	cpus    uint32

@@ -24,8 +24,8 @@ type qemu struct {
 	watched chan struct{} // closed when drivers has ended
 }
 
-// newQEMU starts a guest for the configuration and its devices. With a memory file it continues from there and is
-// paused.
+// newQEMU starts a guest for the configuration and its devices. With a memory file, the guest continues from the saved
+// memory and is paused.
 func newQEMU(v *vmm, program string, vm *machine, memory string) (*qemu, error) {
 	if v.config.Payload.Kernel == nil {
 		return nil, errors.New("vmmstub starts kernels only")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// qemuArguments returns QEMU's arguments, and the files that it inherits beside the standard ones.
+// qemuArguments returns QEMU's arguments, and the files that it inherits in addition to the standard streams.
 func qemuArguments(c *vmConfig, vm *machine, memory string, files []*os.File) ([]string, []*os.File) {
 	args := []string{
 		"-name", "guest of vmmstub", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-action",

@@ -53,7 +53,7 @@ func (q *qmp) ask(command string, arguments map[string]any, into any) error {
 	return q.askWith(nil, command, arguments, into)
 }
 
-// askWith is ask with a file to pass.
+// askWith works like ask, and passes a file to QEMU.
 func (q *qmp) askWith(file *os.File, command string, arguments map[string]any, into any) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -66,7 +66,7 @@ func onMachine(do func(vm *machine) error) func(*vmm, []byte) (any, error) {
 	})
 }
 
-// unplayed are paths of the real program that the stub rejects.
+// unplayed lists API paths of the real program that the stub rejects.
 var unplayed = []string{"vm.add-device", "vm.add-fs", "vm.add-generic-vhost-user", "vm.add-pmem", "vm.add-user-device",
 	"vm.add-vdpa",
 	"vm.add-vsock", "vm.receive-migration", "vm.resize-zone", "vm.send-migration"}

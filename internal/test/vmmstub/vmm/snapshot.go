@@ -54,7 +54,7 @@ func directory(url string) (string, error) {
 	return dir, nil
 }
 
-// state holds the part of a snapshot beside configuration and memory.
+// state holds the part of a snapshot that is neither configuration nor memory.
 type state struct {
 	CPUs    uint32 `json:"cpus"`
 	Counter int    `json:"counter"`

@@ -1,8 +1,8 @@
 // Package vmm simulates cloud-hypervisor v53 or v54 for tests. It implements that program's API with its quirks, holds
 // files, locks and taps in the same way, writes the same events and exits with the same codes, so that a driver cannot
 // detect the difference. It is NOT a hypervisor: the guest is a simulation that reacts to its power button, or, on
-// request, a real one in QEMU. The package follows the source and the measured behaviour of the real program, and must
-// not know writ.
+// request, a real guest in QEMU. The package follows the source and the measured behaviour of the real program, and
+// must not know writ.
 package vmm
 
 import (
@@ -169,7 +169,7 @@ func (v *vmm) handleEvent(h guestEvent) {
 	v.thread.Lock()
 	defer v.thread.Unlock()
 	if v.vm == nil || h.guest != nil && h.guest != v.vm.guest {
-		return // of a previous guest
+		return // the event is from a previous guest
 	}
 	var err error
 	switch h.what {

@@ -1,5 +1,5 @@
 // Command init is the only program of a test guest. It reads its addresses from the kernel's command line or from a
-// NoCloud disk. It reports on its console when it is up, and reports its disks, CPUs and memory with each change. It
+// NoCloud disk. It reports on its console when it is up, and reports its disks, CPUs and memory when they change. It
 // powers off when its power button is pressed.
 //
 // Kernel command line: writ.address=ADDRESS/BITS, writ.gateway=ADDRESS, writ.act=reboot|panic|poweroff (as soon as it
@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// order lists the modules in load order: each depends only on those before it.
+// order lists the modules in load order: a module depends only on earlier modules.
 const order = "/modules/order"
 
 // program is the file of a guest.Program.
