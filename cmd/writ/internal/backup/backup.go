@@ -233,7 +233,7 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	}
 	defer in.Close()
 	info, err := in.Stat()
-	if err != nil || !info.Mode().IsRegular() { // its size limits the restored files
+	if err != nil || !info.Mode().IsRegular() { // the size of the backup limits the restored files
 		return m, errors.Join(err, writ.Errorf(writ.CodeUsage, "%s is not a regular file", file).
 			WithHint("copy the backup into a file first"))
 	}

@@ -17,7 +17,7 @@ import (
 const AsynqName = "asynq"
 
 // beside is a system to compare with writ. It runs in a child process. Its servers are children of that process, except
-// its Redis.
+// the Redis of asynq, which the cluster starts.
 type beside struct {
 	peer.About
 	process *child

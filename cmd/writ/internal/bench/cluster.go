@@ -32,8 +32,8 @@ const (
 	redisDir      = "redis"
 )
 
-// cluster is a datacenter with all its surroundings. Set the fields from dir to logs, call begin, and call close even
-// if begin fails.
+// cluster is a datacenter with all components that it needs. Set the fields from dir to logs, call begin, and call
+// close even if begin fails.
 type cluster struct {
 	dir      string
 	profile  string // file for a CPU profile of the next supervisor, "" for none

@@ -58,7 +58,8 @@ type SizeReport struct {
 	Idle        IdleFigures `json:"idle"`
 	Together    LoadFigures `json:"together"` // runs of ten sequential calls, many in flight
 	FanOut      LoadFigures `json:"fan_out"`  // runs of many independent calls, one at a time
-	// The same as Idle and Together while other runs wait; nil without such runs, and with several datacenters.
+	// Backlog holds the figures of Idle and Together while other runs wait. It is nil without such runs, and with several
+	// datacenters.
 	Backlog *BacklogReport `json:"backlog,omitempty"`
 }
 

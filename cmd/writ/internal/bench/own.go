@@ -140,7 +140,7 @@ const (
 	classEvaluators  = "evaluators"
 	classRunner      = RunnerName
 	classRedis       = "redis"
-	classPostgres    = "postgres" // a server of this machine with the stores
+	classPostgres    = "postgres" // a PostgreSQL server on this machine that has the stores
 )
 
 // Classes lists the classes of processes. Not every benchmark has all of them.

@@ -31,9 +31,9 @@ const (
 // once.
 //
 // Without a journal, a handler enqueues the next call itself and no call or result is recorded. With a journal, the
-// client records each call before it enqueues the call, and each result, which the handler sends through Redis, before
-// it continues. This is the minimum that another process needs to continue a run. The journal is a list per run in the
-// same Redis.
+// client records each call before it enqueues the call. It also records each result, which the handler sends through
+// Redis, before it continues the run. These records are the minimum that another process needs to continue a run. The
+// journal is a list per run in the same Redis.
 type Peer struct {
 	Slots   int           // concurrent calls
 	Poll    time.Duration // mean interval between polls of an empty queue

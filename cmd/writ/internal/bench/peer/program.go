@@ -33,8 +33,8 @@ type Kind struct {
 	Open func(ctx context.Context, s Settings) (system System, close func() error, err error)
 }
 
-// Program is the main function of a program that offers systems. Without arguments it lists them; with the name of a
-// system it serves that one.
+// Program is the main function of a program that offers systems. Without arguments it lists the systems. With the name
+// of a system as argument, it serves this system.
 func Program(ctx context.Context, kinds []Kind, args []string, in io.Reader, out io.Writer) (err error) {
 	if len(args) == 0 {
 		var offers Offers
