@@ -101,7 +101,7 @@ func mayBeEmpty(cmd *cobra.Command, flag string) bool {
 	return flag == "reason" || cmd.GroupID == Daemons && flag != "dc"
 }
 
-// CheckFlags returns an error if a required flag is missing, a selecting flag is empty, the command does not read a
+// CheckFlags returns an error if a required flag is missing, the value of a flag is empty, the command does not read a
 // flag, a value is invalid, or flags exclude each other.
 func CheckFlags(cmd *cobra.Command) error {
 	if name := emptyFlag(cmd); name != "" {

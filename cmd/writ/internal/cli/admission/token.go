@@ -63,8 +63,8 @@ serve --report"), until it expires or is revoked. Each boot server needs its own
 			if err := cli.ShowsTokens(env); err != nil {
 				return err
 			}
-			// A write to a reader that has exited must return an error, so that the token is revoked. This includes the note
-			// about the token.
+			// A write to a reader that has exited must return an error, so that the token is revoked. The same applies to the
+			// note about the token.
 			signal.Ignore(syscall.SIGPIPE)
 			t, err := createToken(cmd.Context(), env, flags)
 			if err != nil {

@@ -191,10 +191,10 @@ it from changes.`,
 	}
 }
 
-// exportedServers returns the addresses for the context of another person, in this order: the context's addresses that
-// are also in the roster, the roster's other addresses, and the context's addresses that are not in the roster, such as
-// the address of a proxy. If the roster has an HTTPS address, it omits HTTP addresses that are not in the roster:
-// clients use HTTP only on loopback, so these addresses are useless on another machine.
+// exportedServers returns the addresses for the context of another person. The context's addresses that are also in the
+// roster come first, then the roster's other addresses. The context's other addresses, such as the address of a proxy,
+// come last. If the roster has an HTTPS address, exportedServers omits the context's HTTP addresses that are not in the
+// roster. Clients use HTTP only on loopback, so these addresses are useless on another machine.
 func exportedServers(servers []string, latest *identity.Roster) []string {
 	if latest == nil {
 		return slices.Clone(servers)

@@ -54,8 +54,8 @@ func get(ctx context.Context, by *http.Client, url string) (*http.Response, erro
 	return by.Do(r)
 }
 
-// readiness decodes the answer of a coordinator. JSON with status 503 lists the failed checks of a coordinator that is
-// not ready; it is not an error.
+// readiness decodes the answer of a coordinator. An answer with JSON and status 503 is not an error: it lists the
+// failed checks of a coordinator that is not ready.
 func readiness(r *http.Response) (ready api.Readiness, err error) {
 	if r.StatusCode == http.StatusServiceUnavailable &&
 		strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {

@@ -48,7 +48,8 @@ func (f finding) about() string {
 }
 
 // States of a finding. Only a problem sets the exit code to 1. Requirements of a node have the states of package needs
-// instead, which do not change the exit code, because a host that cannot be a node may still be a healthy client.
+// instead. These states do not change the exit code, because a host that cannot be a node may still be a healthy
+// client.
 const (
 	healthy = "ok"
 	suspect = "warning"

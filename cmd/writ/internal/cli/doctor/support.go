@@ -134,7 +134,7 @@ If one of the commands fails, the file contains its error.`,
 func givenFlags(bundle *cobra.Command, command []string) (args []string) {
 	of, _, err := bundle.Root().Find(command)
 	if err != nil {
-		return nil // running it reports the reason
+		return nil // running the command reports the reason
 	}
 	ofID := of.HasParent() && of.Parent().Name() == "run" && of.Name() != "list" &&
 		!slices.Contains(command, client.LastRun)

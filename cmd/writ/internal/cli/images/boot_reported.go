@@ -11,8 +11,8 @@ import (
 	"writ/coord/api"
 )
 
-// bootServerAway is the age from which the last report of a boot server counts as outdated. Even with very many
-// machines a boot server reports every few seconds.
+// bootServerAway is the age at which the last report of a boot server counts as outdated. Even with very many machines
+// a boot server reports every few seconds.
 const bootServerAway = 30 * time.Second
 
 // listReportedBoots lists the machines that the boot servers of a datacenter have reported.

@@ -121,8 +121,8 @@ again.`,
 	return c
 }
 
-// bootReports returns the reporter of starting machines to the supervisor of the token's datacenter, nil without a
-// token. By default, it uses the supervisor addresses in the command line of the machines.
+// bootReports returns the reports about starting machines to the supervisor of the token's datacenter. Without a token
+// it returns nil. If `to` is empty, the reports use the supervisor addresses in the command line of the machines.
 func bootReports(token string, to, words []string, log *slog.Logger) (*bootd.Reports, error) {
 	if token == "" {
 		if len(to) > 0 {
@@ -137,7 +137,7 @@ func bootReports(token string, to, words []string, log *slog.Logger) (*bootd.Rep
 	}
 	if len(to) == 0 {
 		for _, word := range words {
-			if addresses, ok := strings.CutPrefix(word, "writ.supervisor="); ok { // the last one takes effect
+			if addresses, ok := strings.CutPrefix(word, "writ.supervisor="); ok { // the last setting takes effect
 				to = strings.Split(addresses, ",")
 			}
 		}

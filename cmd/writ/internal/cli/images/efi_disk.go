@@ -177,7 +177,8 @@ func (m *machineFlags) words() ([]string, error) {
 	return words, nil
 }
 
-// credential returns the text of a credential with the settings and the token, "" without either.
+// credential returns the text of a credential with the settings and the token. It returns "" if there are neither
+// settings nor a token.
 func (m *machineFlags) credential() (string, error) {
 	words, err := m.words()
 	if err != nil {

@@ -296,7 +296,8 @@ func (s *efiSources) packed(file recipe.File) (data []byte, from string, err err
 	return data, from, nil
 }
 
-// unpackedFirmware is the firmware of all packages, from each firmware directory.
+// unpackedFirmware is the file system with the firmware of all packages. It looks for a file in both firmware
+// directories.
 type unpackedFirmware struct{ root fs.FS }
 
 func (u unpackedFirmware) Open(name string) (file fs.File, err error) {

@@ -101,8 +101,8 @@ func noteResources(ctx context.Context, env *cli.Env, c *client.Client, n writ.N
 	return len(resources), nil
 }
 
-// noteOpen reports the open calls of a node, unless the text equals `before`, and returns the text. If the datacenter
-// does not answer, the next poll asks again.
+// noteOpen formats the open calls of a node and returns the text. It prints the text unless it equals `before`. If the
+// datacenter does not answer, the next poll asks again.
 func noteOpen(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, before string) (string, error) {
 	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx,
 		&api.ListQueuesParams{Datacenter: api.Given(string(n.Datacenter))}))

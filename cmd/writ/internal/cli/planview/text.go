@@ -128,7 +128,7 @@ func (t *planText) scriptOutput() {
 	}
 }
 
-// beyond writes where the plan ends if the script continues after that.
+// beyond writes the position where the plan ends, if the script continues after this position.
 func (t *planText) beyond() {
 	h := t.seen().Horizon
 	if h != nil {

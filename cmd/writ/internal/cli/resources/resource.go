@@ -126,8 +126,8 @@ func fetchLocations(ctx context.Context, c *client.Client, datacenter string) (w
 	return where, err
 }
 
-// only returns the id of the only node with a name or id. It returns an id unchecked, because resources may still name
-// a removed node.
+// only returns the id of the only node with a name or id. It returns an id without a check, because resources may still
+// name a removed node.
 func (p locations) only(nameOrID string) (writ.NodeID, error) {
 	if writ.ValidUUID(nameOrID) {
 		return writ.NodeID(nameOrID), nil

@@ -17,11 +17,11 @@ import (
 	"writ/identity"
 )
 
-// adoptWithin is the default of how long a command waits until a roster is in force in every datacenter. A connected
-// datacenter adopts it in less than a second.
+// adoptWithin is the default time limit of the wait until a roster is in force in every datacenter. A connected
+// datacenter adopts a roster in less than a second.
 const adoptWithin = 30 * time.Second
 
-// adoptFlags hold how long a command waits until a new roster is in force in every datacenter.
+// adoptFlags configure the wait until a new roster is in force in every datacenter.
 type adoptFlags struct {
 	within time.Duration
 	noWait bool
@@ -36,9 +36,9 @@ func (f *adoptFlags) add(c *cobra.Command) {
 
 // amendment holds the texts about a change of the roster for each stage of its adoption. Empty texts are not shown.
 type amendment struct {
-	change string // true once the roster is signed: "bob is removed"
-	effect string // true in datacenters that have the roster: "signatures of bob are rejected"
-	before string // true in datacenters without it: "still accepts signatures of bob"
+	change string // statement about the signed roster: "bob is removed"
+	effect string // statement about datacenters with the roster: "signatures of bob are rejected"
+	before string // behaviour of a datacenter without the roster: "still accepts signatures of bob"
 }
 
 // showSigned reports a change that is signed and stored at the coordinator. No datacenter has confirmed it yet. If the

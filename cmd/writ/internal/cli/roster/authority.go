@@ -81,8 +81,8 @@ func authorityListCommand(env *cli.Env) *cobra.Command {
 	}
 }
 
-// expiry formats the end of a validity, "" for the zero time: "expired 2026-11-29 20:38 UTC", within a day of the end
-// "2026-11-29 20:38 UTC", and earlier "2026-11-29".
+// expiry formats the end of a validity: "2026-11-29", on the last day "2026-11-29 20:38 UTC", and after the end
+// "expired 2026-11-29 20:38 UTC". It returns "" for the zero time.
 func expiry(end, now time.Time) string {
 	const minute = "2006-01-02 15:04 UTC"
 	switch {
@@ -197,7 +197,7 @@ A single certificate cannot be revoked; it expires by itself. The name and the k
 	return c
 }
 
-// showAuthority shows an authority as recorded in the signed roster. The result is the text of the change.
+// showAuthority shows an authority as recorded in the signed roster. It returns the texts about the change.
 func showAuthority(env *cli.Env, r client.Amended, name string) (amendment, error) {
 	all := authoritiesOf(r.Roster)
 	v := all[slices.IndexFunc(all, func(v authorityView) bool { return v.Name == name })]

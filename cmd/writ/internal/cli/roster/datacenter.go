@@ -178,7 +178,7 @@ func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 		func(r client.Amended) (amendment, error) { return showDatacenter(env, r, d.Name) }, d.Name)
 }
 
-// showDatacenter shows a new datacenter as recorded in the signed roster. The result is the text of the change.
+// showDatacenter shows a new datacenter as recorded in the signed roster. It returns the texts about the change.
 func showDatacenter(env *cli.Env, r client.Amended, name string) (amendment, error) {
 	added := r.Datacenters.Named(name)
 	supervisor := sshsig.Fingerprint(added.SupervisorKey)

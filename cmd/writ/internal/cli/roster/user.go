@@ -315,7 +315,7 @@ func projectIDs(r *identity.Roster, names []string) ([]writ.ProjectID, error) {
 	return ids, nil
 }
 
-// showUser shows a principal as recorded in the signed roster. The result is the text of the change.
+// showUser shows a principal as recorded in the signed roster. It returns the texts about the change.
 func showUser(env *cli.Env, r client.Amended, name string) (amendment, error) {
 	users := usersOf(r.Roster)
 	i := slices.IndexFunc(users, func(u userView) bool { return u.Name == name })
@@ -417,7 +417,7 @@ func projectAddCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-// showProject shows a project as recorded in the signed roster. The result is the text of the change.
+// showProject shows a project as recorded in the signed roster. It returns the texts about the change.
 func showProject(env *cli.Env, r client.Amended, name, tenant string) (amendment, error) {
 	projects := projectsOf(r.Roster)
 	i := slices.IndexFunc(projects, func(p projectView) bool { return p.Name == name && p.Tenant == tenant })

@@ -58,7 +58,7 @@ func (d *deleter) mayDelete(ctx context.Context) error {
 	return d.roster.Allows(by.Name, identity.ActionDestroy, d.order.Project.ID, time.Now())
 }
 
-// batch is a script that deletes the resources of one of client.Batches.
+// batch is a script that deletes the resources of one batch that client.Batches returns.
 type batch struct {
 	resources []deletion.Resource // one for each call of the script, in order
 	order     client.Order

@@ -21,7 +21,7 @@ import (
 const unendedTime = 5 * time.Second
 
 // stopWatching returns the error of a command that stops watching a run before its end: ctx was cancelled, watching
-// timed out, or err occurred. It cancels the run if w asks for that, and writes the reports of --junit and --summary
+// timed out, or err occurred. It cancels the run if w.cancel is set, and writes the reports of --junit and --summary
 // with the calls so far.
 func stopWatching(
 	ctx, watching context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, id writ.RunID, err error,

@@ -108,7 +108,7 @@ func certificateOf(ctx context.Context, env *cli.Env, c *client.Client, run api.
 }
 
 // verifyEnd replaces the end of a run by the version that its datacenter has signed. It returns an error if that is not
-// possible. The run is open if it was resumed in the meantime.
+// possible. If the run was resumed in the meantime, run is open afterwards.
 func verifyEnd(ctx context.Context, c *client.Client, roster *identity.Roster, run *api.Run) (client.End, error) {
 	end, err := c.Runs.End(ctx, roster, run)
 	if err != nil || !run.State.Ended() {

@@ -132,7 +132,7 @@ func payload(
 }
 
 // prune makes the run of an order delete the resources that --prune names. Without names, the datacenter lists the
-// resources that the script does not name, and the user has to confirm the list or to have seen it in a plan: the
+// resources that the script does not name. The user must confirm this list or must have seen it in a plan, because the
 // datacenter could list any resource of the project.
 func prune(
 	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, order *client.Order, o *signing.OrderFlags,

@@ -22,10 +22,10 @@ type Progress struct {
 	roster *identity.Roster // names datacenters; may be nil
 	ended  time.Time        // end of the run before it was resumed; earlier events in the stream are not shown
 	run    api.RunState
-	told   bool // running was shown
+	told   bool // the state running was shown
 	Waits  why.WaitNotes
 	calls  map[int]writ.Call
-	logged int        // the last ordinal shown
+	logged int        // ordinal of the last log line that was shown
 	Disks  *FullDisks // nil disables the warning
 }
 

@@ -206,7 +206,7 @@ func changeSecret(ctx context.Context, env *cli.Env, where *datacenterFlags,
 	return nil
 }
 
-// inDatacenter adds the datacenter to an error, if the cluster has several.
+// inDatacenter adds the name of the datacenter to an error, if the cluster has several datacenters.
 func inDatacenter(roster *identity.Roster, id writ.DatacenterID, err error) error {
 	if len(roster.Datacenters) == 1 {
 		return err

@@ -20,8 +20,8 @@ import (
 	"writ/scripts"
 )
 
-// execScript is the signed script that runs a program in a container. Its output is the exit code; the outputs of the
-// program are results of the call, because coordinators store the output of a script.
+// execScript is the signed script that runs a program in a container. Its output is the exit code. The outputs of the
+// program are in the result of the call instead, because coordinators store the output of a script.
 const execScript = `// Runs a program in a container.
 container := import("container")
 run := import("run")
@@ -36,8 +36,8 @@ p := run.params
 run.output({exit_code: container.exec(p.name, {command: p.command}, {timeout: p.timeout}).exit_code})
 `
 
-// maxExecOutput is the minimum size of an output whose beginning the node has dropped: the node keeps 24 KiB, and the
-// cut may remove up to 3 more bytes of a character.
+// maxExecOutput is the smallest size of an output that may lack its beginning. The node keeps the last 24 KiB, and may
+// drop up to 3 more bytes, so that the output begins with a whole character.
 const maxExecOutput = 24<<10 - 3
 
 // moreThanProgram is the time that a run may wait before and after its program.

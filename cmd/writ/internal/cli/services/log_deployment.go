@@ -173,7 +173,7 @@ func (l *deploymentLogs) readOnce(ctx context.Context, all []api.ListedResource)
 	return first
 }
 
-// followAll prints all logs as they grow until ctx ends. It starts readers for containers and machines that are made
+// followAll prints all logs as they grow until ctx ends. It starts readers for containers and machines that are created
 // later, and restarts readers that failed.
 func (l *deploymentLogs) followAll(ctx context.Context, all []api.ListedResource) error {
 	ctx, stop := context.WithCancelCause(ctx)

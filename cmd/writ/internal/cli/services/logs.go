@@ -20,7 +20,7 @@ import (
 	"writ/scripts"
 )
 
-// Limits of one run that reads a followed log. When that run ends, the command submits the next one. If the command
+// Limits of one run that reads a followed log. When this run ends, the command submits the next run. If the command
 // disappears, its run ends within partsOfARun·waitForPart seconds. The limits also keep the results of a run below the
 // limits of a journal.
 const (

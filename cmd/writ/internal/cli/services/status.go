@@ -63,7 +63,7 @@ type status struct {
 	AsOf     time.Time       `json:"as_of,omitzero"`
 	Revision *statusRevision `json:"revision,omitempty"` // nil if its signed text cannot be read or verified
 	Run      *api.Run        `json:"run,omitempty"`      // of the newest revision, nil if it was deleted
-	// Submission is a later submission that has made no revision: it waits, or was refused.
+	// Submission is a later submission that has created no revision: it waits, or was refused.
 	Submission *api.Run             `json:"submission,omitempty"`
 	Resources  []api.ListedResource `json:"resources"`
 	Problems   []problem            `json:"problems"`

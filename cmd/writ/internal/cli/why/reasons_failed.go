@@ -70,8 +70,8 @@ func (s *Situation) lostNode(c writ.Call) writ.Node {
 	return s.nodes[cmp.Or(c.Error.Node, c.Node)]
 }
 
-// isSplit reports whether a call failed because the run had created the resources that the call needs on several nodes,
-// or on a node without capacity for the call.
+// isSplit reports whether a call failed because of the nodes of the resources that it needs. The run had created these
+// resources on several nodes, or on a node without capacity for the call.
 func isSplit(c writ.Call, calls []writ.Call) bool {
 	nodes := make(map[writ.NodeID]bool)
 	for _, seq := range c.After {

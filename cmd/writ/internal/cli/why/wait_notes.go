@@ -20,7 +20,7 @@ type WaitNotes struct {
 // toldReason is a printed reason, and the printed lines about its next command, if any.
 type toldReason struct{ why, next string }
 
-// Note prints a reason, unless it was the last one of its call.
+// Note prints a reason, unless it equals the last reason of its call.
 func (w *WaitNotes) Note(r WaitReason) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *WaitNotes) Forget(call string) {
 	w.last = ""
 }
 
-// OtherLine notes that another kind of line follows.
+// OtherLine records that a line of another kind follows on the screen.
 func (w *WaitNotes) OtherLine() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
