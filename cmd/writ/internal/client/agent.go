@@ -14,8 +14,8 @@ import (
 	"writ/identity/sshsig"
 )
 
-// Limits of requests to an ssh-agent. A signature may need the user: a security key waits for a touch, an agent for a
-// confirmation.
+// Limits of requests to an ssh-agent. A signature may need the user: a security key waits for a touch, and an agent may
+// wait for a confirmation.
 const (
 	agentListLimit = 5 * time.Second
 	agentSignLimit = 2 * time.Minute

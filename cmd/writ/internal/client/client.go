@@ -43,7 +43,7 @@ type Client struct {
 	Context config.Context
 	API     *apiclient.Client // read results with api.Answer
 	Keys    Keys
-	Rosters config.Rosters // rosters seen so far
+	Rosters config.Rosters // stored rosters of the cluster
 	// Signs is called before a signature with the roster and the signer's name; may be nil.
 	Signs func(roster *identity.Roster, who string)
 

@@ -92,8 +92,8 @@ func newAnswerTo(roster *identity.Roster, namespace sshsig.Namespace, signed []b
 	return a, nil
 }
 
-// done returns the signed result of a statement. The error is UNVERIFIED if the supervisor did not sign that it was
-// done.
+// done returns the signed result of a statement. The error is UNVERIFIED if the supervisor did not sign that the
+// statement was carried out.
 func (a *answerTo) done(said api.StatementAnswer) (api.StatementAnswer, writ.Answer, error) {
 	answer, err := openAnswer(a.roster, a.datacenter, a.text, said.Proof)
 	switch {

@@ -104,8 +104,8 @@ func versionsOf(names []string) map[string]string {
 	return versions
 }
 
-// unresolved adds a hint to err, the error for an unknown newest version of a secret: how to sign without the
-// datacenter.
+// unresolved converts the error of a request for the newest version of a secret. If the datacenter cannot be reached,
+// the hint explains how to sign without the request.
 func unresolved(name string, err error) error {
 	e := *writ.AsError(err)
 	if e.Code != writ.CodeUnreachable && e.Code != writ.CodeDatacenterAway {

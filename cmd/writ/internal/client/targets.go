@@ -150,8 +150,8 @@ func Batches(resources []deletion.Resource, taken []string) [][]deletion.Resourc
 	return batches
 }
 
-// PruneKept makes the order's run delete the resources of its deployment that its plan does not name, by a preview of
-// the plan. It returns the number of resources that do not fit into the header.
+// PruneKept makes the order's run delete the resources of its deployment that its plan does not name. It takes them
+// from a preview of the plan. It returns the number of resources that do not fit into the header.
 func (o *Order) PruneKept(preview writ.Preview) (more int) {
 	var kept []deletion.Resource
 	for _, r := range preview.Kept {
