@@ -103,7 +103,8 @@ func (b *Reports) note(ctx context.Context, err error) {
 	b.away = err != nil
 }
 
-// report sends a list. If this supervisor does not answer or serve, the next report goes to the next supervisor.
+// report sends a list. If the supervisor does not answer, or does not serve the datacenter, the next report goes to the
+// next supervisor.
 func (b *Reports) report(ctx context.Context, said bootserver.List) error {
 	text, err := encodeBootList(b.Name, said)
 	if err != nil {

@@ -307,8 +307,8 @@ func newest(have *identity.Roster, given [][]byte) (*identity.Roster, error) {
 	return have, nil
 }
 
-// RostersFor returns the initial rosters of a coordinator: those in files, or else those in its data directory. The
-// first roster determines the cluster.
+// RostersFor returns the initial rosters of a coordinator: the rosters in files, or else the rosters in its data
+// directory. The first roster determines the cluster.
 func RostersFor(data string, files []string) ([][]byte, writ.ClusterID, error) {
 	var signed [][]byte
 	for _, path := range files {

@@ -464,7 +464,7 @@ func (d *Cluster) tokenFor(
 	ctx context.Context, c *client.Client, person *client.Person, dir string, n devNode,
 ) (string, error) {
 	if _, err := member.Join(ctx, member.Joining{Dir: dir, Log: d.Log}); writ.CodeOf(err) != writ.CodeUsage {
-		return "", err // a member, or broken; USAGE means that a token is needed
+		return "", err // the node has joined, or its files are damaged; USAGE means that a token is needed
 	}
 	var text string
 	err := retry(ctx, func() error {

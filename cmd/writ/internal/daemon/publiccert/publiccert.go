@@ -21,8 +21,8 @@ import (
 const lookEvery = 5 * time.Second
 
 // Certificate is a server's certificate of an authority that browsers or machines trust. Another program renews its
-// files, which are read again after a change. If they are invalid then, the last valid certificate stays. Set the
-// exported fields, then call Open.
+// files, which are read again after a change. If the changed files are invalid, the last valid certificate stays in
+// use. Set the exported fields, then call Open.
 type Certificate struct {
 	CertFile, KeyFile string
 	Hosts             []string // host names of the server

@@ -1,5 +1,5 @@
 // Package redisd runs a Redis for a datacenter without one: a redis-server as a child of this process, or a stand-in
-// inside it, which release builds lack.
+// inside this process, which release builds lack.
 package redisd
 
 import (

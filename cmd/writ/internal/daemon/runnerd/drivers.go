@@ -190,7 +190,7 @@ func openStorage(dir string, c driverConfig) storage {
 	}
 }
 
-// besides returns a function that counts the bytes that a project has outside of the pool: archives of volumes and
+// besides returns a function that counts the bytes that a project has outside the pool: archives of volumes and
 // snapshots of machines.
 func besides(dir, volumes string) func(writ.ProjectID) (int64, error) {
 	archives := &volume.Driver{Dir: volumes}

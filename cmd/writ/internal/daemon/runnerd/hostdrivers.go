@@ -282,7 +282,7 @@ func (c driverConfig) checkUsers(data string) error {
 	return nil
 }
 
-// usersFile holds the user numbers of the host's nodes: each node locks its own.
+// usersFile is the lock file for user numbers on this host. Each node locks its own numbers in it.
 const usersFile = "/run/writ-users"
 
 // claimUsers reserves the user numbers of this node on this host while it runs. If two nodes shared numbers, a process

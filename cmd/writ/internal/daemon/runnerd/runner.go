@@ -32,7 +32,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// nodeKept lists the kept files of a node.
+// nodeKept lists the files that a node creates only once.
 var nodeKept = []daemon.KeptFile{
 	{Name: "node.key", Role: "node", Evidence: []string{"member.json", "journal.db"}, Next: member.NewNodeHint},
 	{Name: "age.key", Role: "node", Evidence: []string{"member.json", "journal.db"}, Next: member.NewNodeHint},
@@ -71,7 +71,7 @@ type Config struct {
 // Runner is a node as a process.
 type Runner struct {
 	Config
-	peers []netip.Prefix // of Peers
+	peers []netip.Prefix // parsed from Peers
 }
 
 // New returns a node with these settings. It opens nothing.

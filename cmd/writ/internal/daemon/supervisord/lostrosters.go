@@ -65,7 +65,7 @@ func clusterInJournal(ctx context.Context, store daemon.Store) (cluster writ.Clu
 		cluster, err = chain.Cluster(signed)
 		return err
 	})
-	// People are shown the id, and the database is not trusted, so an invalid id is dropped.
+	// The id is shown to people, and the database is not trusted, so an invalid id is dropped.
 	if _, invalid := writ.ParseDigest(string(cluster)); invalid != nil {
 		return "", err
 	}

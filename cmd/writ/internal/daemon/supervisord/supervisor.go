@@ -177,7 +177,7 @@ func (s *Supervisor) Run(ctx context.Context) (err error) {
 		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights,
 		Version: s.Version, Log: log,
 	}
-	// The two empty texts would describe a missing certificate, but a supervisor always has a certificate.
+	// The texts for a missing certificate are empty, because a supervisor always has a certificate.
 	monitored, err := daemon.MetricsListener(s.Metrics, pki.Server(issuer.Certificate, nil), "", "")
 	if err != nil {
 		return err
