@@ -111,7 +111,7 @@ func (m *manPage) shared(c *cobra.Command) {
 	m.line(fmt.Sprintf(".PP\n.BR %s (1)\nexplains them.", ManText(root.Name())))
 }
 
-// flags writes a list of flags below a title: names in bold, words for values in italics.
+// flags writes a list of flags below a title: names in bold, placeholders of values in italics.
 func (m *manPage) flags(title string, flags []*pflag.Flag) {
 	if len(flags) == 0 {
 		return

@@ -45,7 +45,8 @@ var commandPatterns = func() (all []*regexp.Regexp) {
 	return all
 }()
 
-// accessRule matches a rule of a Redis user, and accessPassword a password in it. A user may have several.
+// accessRule matches a rule of a Redis user, and accessPassword matches a password in such a rule. A user may have
+// several passwords.
 var (
 	accessRule     = regexp.MustCompile(`(?i:(?:\b|\\[nrt])(?:set)?user\s+\S+\s)[^\n]*`)
 	accessPassword = regexp.MustCompile(`(\s>)` + value)

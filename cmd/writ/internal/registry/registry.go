@@ -38,9 +38,9 @@ func (s Resolver) transport() http.RoundTripper {
 	}}
 }
 
-// Resolve returns the digest of a tag. The registry is asked over TLS, except on loopback: otherwise an attacker in the
-// network could choose the content that the user signs. The error has the code IMAGE_UNKNOWN, REGISTRY_DENIED,
-// REGISTRY_BUSY or UNREACHABLE.
+// Resolve returns the digest of a tag. Requests use TLS, except on loopback: otherwise an attacker in the network could
+// choose the content that the user signs. The error has the code IMAGE_UNKNOWN, REGISTRY_DENIED, REGISTRY_BUSY or
+// UNREACHABLE.
 func (s Resolver) Resolve(ctx context.Context, r imageref.Reference) (string, error) {
 	tag, err := name.NewTag(r.String())
 	if err != nil {

@@ -27,7 +27,7 @@ func (c *cues) set(faults []scripttest.Fault, results []scripttest.Substitute) {
 	c.met, c.attempts = make(map[scripttest.Target]bool), make(map[scripttest.Target]int)
 }
 
-// untouched returns the targets of cues that no call has matched.
+// untouched returns the targets of cues that have not matched a call.
 func (c *cues) untouched() []scripttest.Target {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ type secretOf struct {
 	name    string
 }
 
-// secrets sets the secrets that a script names to made-up values and returns the references to sign.
+// secrets gives each secret that a script names a made-up value. It returns the references to sign.
 func (s *cluster) secrets(ctx context.Context, project writ.ProjectID, names []string) ([]string, error) {
 	var refs []string
 	for _, name := range names {

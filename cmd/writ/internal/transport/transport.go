@@ -173,7 +173,7 @@ func inWords(server *url.URL, err error) error {
 	}
 }
 
-// verifyAnew drops the connections that were verified by another roster than the current one.
+// verifyAnew drops the connections that were verified with an older roster.
 func (t *Transport) verifyAnew() {
 	if t.Version == nil {
 		return

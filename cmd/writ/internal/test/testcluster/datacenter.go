@@ -23,12 +23,12 @@ type Datacenter struct {
 	Listen    string     // address of the supervisor's node API; a free port if ""
 	NodeURL   string     // URL of the node API for nodes; derived from Listen if ""
 	Nodes     int        // number of nodes, which are named NAME-n1, NAME-n2, ...
-	Speed     string     // of the simulated drivers: 1 is as slow as real ones, 0 has no delay
+	Speed     string     // of the simulated drivers: 1 is as slow as real drivers, 0 has no delay
 	Node      []string   // additional flags of each node
 	Own       [][]string // additional flags of single nodes, in order
 	// Coordinators lists additional coordinators for the supervisor to dial.
 	Coordinators []string
-	// NoWait skips the wait until other datacenters have the new roster, for tests that remove some of them.
+	// NoWait skips the wait until other datacenters have the new roster, for tests that remove some of these datacenters.
 	NoWait bool
 }
 

@@ -73,7 +73,7 @@ func (p *Proc) kill() {
 }
 
 // Limits of the output logged for each process of a failed test. A person can read this much for nine processes. A
-// cluster of NewIn keeps its whole logs.
+// cluster made by NewIn keeps its complete logs.
 const (
 	outputLines = 20
 	outputBytes = 3 << 10

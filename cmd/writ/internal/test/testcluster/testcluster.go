@@ -231,8 +231,7 @@ func (s *Cluster) RestartFails(name string) (said string, code int) {
 	return said, code
 }
 
-// Follow watches a run to its end and returns it. When the script logs line number line, Follow calls the function
-// `at`, one time.
+// Follow watches a run to its end and returns it. When the script logs line number line, Follow calls `at` once.
 func (s *Cluster) Follow(id writ.RunID, line int, at func()) api.Run {
 	s.T.Helper()
 	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
