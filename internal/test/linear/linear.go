@@ -41,7 +41,7 @@ type History[In, Out any] struct {
 type lost struct{}
 
 // Ask sends a request, records the response and returns it. An error of `ask` means that the outcome is unknown: the
-// checker accepts that the request was executed, and that it was not.
+// checker accepts both that the request was executed and that it was not executed.
 func (h *History[In, Out]) Ask(client int, in In, ask func() (Out, error)) (Out, error) {
 	call := h.clock.Add(1)
 	out, err := ask()

@@ -24,7 +24,7 @@ var group = net.ParseIP("ff02::cafe")
 const (
 	magic      = "mycelium"
 	beaconSize = len(magic) + 2 + 32
-	beaconEach = 200 * time.Millisecond // the real daemon sends one per minute
+	beaconEach = 200 * time.Millisecond // the real daemon sends one beacon per minute
 )
 
 // discovery finds peers on the links of this host and announces this daemon.

@@ -115,14 +115,14 @@ const (
 	sourcePolicy       = 5
 )
 
-// answer sends an ICMP error to the sender of a packet, but no errors about errors.
+// answer sends an ICMP error to the sender of a packet. It does not answer ICMP errors.
 func (d *daemon) answer(packet []byte, code byte) {
 	if packet[6] != 58 || len(packet) <= 40 || packet[40] >= 128 {
 		d.toHost(unreachableError(d.address, packet, code))
 	}
 }
 
-// unreachableError returns the packet with an ICMP error about a packet.
+// unreachableError returns an IPv6 packet with an ICMP error about the given packet.
 func unreachableError(source netip.Addr, packet []byte, code byte) []byte {
 	body := append([]byte{unreachable, code, 0, 0, 0, 0, 0, 0}, packet[:min(len(packet), 1280-48)]...)
 	from := source.As16()

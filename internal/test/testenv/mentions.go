@@ -7,8 +7,8 @@ import (
 )
 
 // Mentions reports whether a text contains each of some words: names, numbers, codes, commands. It is for the facts of
-// a message whose wording may change. A word inside a longer one does not count, nor does a command of writ to which
-// more flags are added.
+// a message whose wording may change. A word inside a longer word does not count, and neither does a command of writ
+// with more flags.
 func Mentions(text string, words ...string) bool {
 	for _, word := range words {
 		if !mentions(text, word) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// ImagePackages lists the Debian packages with the programs of node images and the libraries that these need. The
-// manual has the same list. A kernel package and ImageParts complete it.
+// ImagePackages lists the Debian packages with the programs of node images and the libraries that the programs need.
+// The manual has the same list. A kernel package and ImageParts complete it.
 var ImagePackages = []string{
 	"containerd", "runc", "btrfs-progs", "e2fsprogs", "redis-tools", "libatomic1", "libblkid1", "libc6", "libcap2",
 	"libcom-err2", "libext2fs2", "libgcc-s1", "libgcrypt20", "libgpg-error0", "libjemalloc2", "liblz4-1", "liblzf1",

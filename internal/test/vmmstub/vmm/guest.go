@@ -34,7 +34,7 @@ type reports struct {
 	waiting []guestEvent
 }
 
-// add records an action. It never blocks, so the caller may hold the thread.
+// add records an action. It never blocks, so the caller may hold vmm.thread.
 func (r *reports) add(h guestEvent) {
 	r.mu.Lock()
 	r.waiting = append(r.waiting, h)

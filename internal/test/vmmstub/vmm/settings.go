@@ -39,9 +39,9 @@ type Settings struct {
 	DieEarly  bool             `json:"die_early,omitempty"`  // exit with code 1 before the socket answers
 	HoldStart string           `json:"hold_start,omitempty"` // a FIFO: do not listen before it was opened for writing
 	Slow      map[string]int64 `json:"slow,omitempty"`       // delay of actions in milliseconds
-	// FIFOs: an action waits until its FIFO was opened for writing.
+	// Hold names a FIFO for an action, which waits until the FIFO was opened for writing.
 	Hold      map[string]string `json:"hold,omitempty"`
-	Fail      map[string]string `json:"fail,omitempty"`       // actions that fail for a reason, without effect
+	Fail      map[string]string `json:"fail,omitempty"`       // actions that fail without effect, with the reason
 	DieBefore []string          `json:"die_before,omitempty"` // SIGKILL instead of these actions
 	DieAfter  []string          `json:"die_after,omitempty"`  // SIGKILL after these actions, before the answer
 	Eat       []string          `json:"eat,omitempty"`        // these actions allocate all memory
