@@ -160,7 +160,7 @@ func (c Nodes) ListIfAllowed(ctx context.Context, params api.ListNodesParams) ([
 	return nodes, err
 }
 
-// Listed returns all resources that params select, with the reason if the state of one is not current.
+// Listed returns all resources that params select, each with the reason if its state is not current.
 func (c *Client) Listed(ctx context.Context, params api.ListResourcesParams) ([]api.ListedResource, error) {
 	params.Limit = api.Given(PageSize)
 	return All(func(cursor string) ([]api.ListedResource, string, error) {

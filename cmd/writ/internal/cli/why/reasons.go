@@ -64,7 +64,7 @@ func (s *Situation) whyRun() Reason {
 		switch {
 		case isOutdated(run):
 			next = s.again().plan()
-		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // a thief of the key may have signed the script
+		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // a thief may have signed the script
 			next = "writ run show " + string(run.ID)
 		}
 		return Reason{
