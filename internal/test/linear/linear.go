@@ -1,6 +1,6 @@
 // Package linear tests concurrent clients of one store that is closed and reopened in between. It records all requests
 // and responses, and checks whether some sequential order of them explains the responses. Without such an order, the
-// store has promised something twice or lost something. The package does not know the content of the requests.
+// store has confirmed something twice or lost something. The package does not know the content of the requests.
 package linear
 
 import (

@@ -71,7 +71,7 @@ var unplayed = []string{"vm.add-device", "vm.add-fs", "vm.add-generic-vhost-user
 	"vm.add-vdpa",
 	"vm.add-vsock", "vm.receive-migration", "vm.resize-zone", "vm.send-migration"}
 
-// answer executes one request. The caller must hold the thread.
+// answer executes one request. The caller must hold v.thread.
 func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) {
 	name, inside := strings.CutPrefix(path, root)
 	a, known := actions[name]

@@ -29,7 +29,7 @@ func (s *Situation) whyFailed() Reason {
 			remedy.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
 			next, again = command(s.again().plan()), true
 		case lost.Admission == writ.AdmissionRemoved && !lost.Gone:
-			next = remedy.ForNode(lost.Name, string(lost.Admission), s.datacenter.Name) // until then, its calls may run
+			next = remedy.ForNode(lost.Name, string(lost.Admission), s.datacenter.Name) // its earlier calls may still run
 		case lost.Gone:
 			next, again = command(s.again().submit()), true // the resources of its earlier calls are gone
 		case f.Handled:
