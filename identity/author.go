@@ -19,9 +19,9 @@ type Author struct {
 }
 
 // Author returns the author of a text for this verifier's datacenter, even if the text itself must be refused. A text
-// has an author if the key of the principal that it names signed it. Without an author, anyone may have combined text
-// and signature, so a decision about them does not bind the named principal. The errors are those of Submission and
-// Statement.
+// has an author if a key or certificate of the principal that the text names signed the text. Otherwise anyone may have
+// combined text and signature, so a decision about them must not be attributed to this principal. The errors are those
+// of Submission and Statement.
 func (v *Verifier) Author(namespace sshsig.Namespace, signed []byte) (Author, error) {
 	now := v.now()
 	m := moment{at: now, now: now}
@@ -74,7 +74,7 @@ func (i identified) proof() proof {
 	return proof{userVerified: i.userVerified, certificate: i.cert != nil}
 }
 
-// certificate describes the certificate, nil for a plain key.
+// certificate returns a description of the signer's certificate, or nil for a plain key.
 func (i identified) certificate() *Certificate {
 	if i.cert == nil {
 		return nil
@@ -124,7 +124,7 @@ func identify(r *Roster, key ssh.PublicKey, m moment) (identified, error) {
 	return identified{key: key, principal: owner.principal}, nil
 }
 
-// usable checks the state of a key, principal or authority.
+// usable returns an error if a key, principal or authority was revoked, or was removed before the first verification.
 func usable(state State, what string, m moment) error {
 	switch {
 	case state == Active, state == Removed && m.later:

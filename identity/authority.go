@@ -34,10 +34,10 @@ type Authority struct {
 	Key        ssh.PublicKey
 	Principals []string // CI principals that it may issue certificates for
 
-	// Earlier versions of writ cannot read the fields below. A roster that sets one of them has the format v3.
+	// Earlier versions of writ cannot read the fields below. A roster that sets one of them has at least the format v3.
 
 	Life    time.Duration // longest validity of a certificate; 0 means MaxCertificateLife
-	Expires time.Time     // its certificates are invalid afterwards; zero means never
+	Expires time.Time     // the authority's certificates are invalid afterwards; zero means never
 	// KeyIDs holds key id patterns by principal; a certificate's key id must match one. A principal without patterns
 	// accepts every key id.
 	KeyIDs map[string][]string
@@ -46,7 +46,7 @@ type Authority struct {
 // MaxLife returns the longest validity of a certificate of the authority.
 func (a *Authority) MaxLife() time.Duration { return cmp.Or(a.Life, MaxCertificateLife) }
 
-// limited reports whether the authority needs the format v3.
+// limited reports whether the authority has limits, which need at least the format v3.
 func (a *Authority) limited() bool {
 	return a.timed() || len(a.KeyIDs) > 0
 }
@@ -85,12 +85,12 @@ func (l Authorities) Named(name string) *Authority {
 	return find(l, func(a *Authority) bool { return a.Name == name })
 }
 
-// authorityOf returns the authority that issued a certificate, or nil. Only the key identifies an authority.
+// authorityOf returns the authority that issued a certificate, or nil. It finds the authority only by its key.
 func authorityOf(r *Roster, cert *ssh.Certificate) *Authority {
 	return r.owners()[string(cert.SignatureKey.Marshal())].authority
 }
 
-// authorities writes the lines of the formats v1 and v2.
+// authorities writes the "authority" lines, which every roster format has.
 func (w *rosterWriter) authorities() {
 	machines := machineKeys(w.roster)
 	names := map[string]bool{}
@@ -130,7 +130,7 @@ func machineKeys(r *Roster) map[string]string {
 	return keys
 }
 
-// authorityLimits writes the lines that the format v3 adds.
+// authorityLimits writes the "authority-limits" and "authority-key-id" lines, which need at least the format v3.
 func (w *rosterWriter) authorityLimits() {
 	var limits, keyIDs []string
 	for _, a := range w.roster.Authorities {

@@ -93,7 +93,7 @@ func (b *Batch) Lists(serial string) bool {
 }
 
 const (
-	// MinSerial is the minimum length of a serial number, in bytes: shorter ones can be guessed.
+	// MinSerial is the minimum length of a serial number, in bytes. Shorter serial numbers can be guessed.
 	MinSerial = 4
 	// MaxSerial is the maximum length of a serial number, in bytes.
 	MaxSerial = 64

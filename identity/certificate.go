@@ -84,8 +84,8 @@ func CertificateOf(r *Roster, signed []byte) (*Certificate, error) {
 }
 
 // CertificateOwner returns the principal that a certificate stands for and the certificate's description. The principal
-// is the first one that both the certificate and its authority name, or "" if there is none. CertificateOwner does not
-// check whether the certificate is valid now.
+// is the first name in the certificate that its authority also lists, or "" if no name is in both. CertificateOwner
+// does not check whether the certificate is valid now.
 func CertificateOwner(r *Roster, cert *ssh.Certificate) (string, *Certificate) {
 	a := authorityOf(r, cert)
 	if a == nil {
@@ -143,7 +143,7 @@ func quoted(names []string) string {
 }
 
 func certificateOf(cert *ssh.Certificate, a *Authority) *Certificate {
-	// A certificate without an end, CertTimeInfinity, exceeds a signed 64-bit time.
+	// A certificate without an end has the ValidBefore CertTimeInfinity, which exceeds int64.
 	until := time.Unix(int64(min(cert.ValidBefore, lastSecond)), 0).UTC()
 	return &Certificate{KeyID: cert.KeyId, Serial: cert.Serial, Authority: a.Name, Until: until}
 }
@@ -205,8 +205,8 @@ func certified(r *Roster, cert *ssh.Certificate, m moment) (*Authority, error) {
 	return a, checkIssued(cert, m.at)
 }
 
-// counts reports whether something that ends at the time `until` is still valid at the moment. A supervisor decides
-// slightly later than it verifies, so a later verification adds Skew.
+// counts reports whether a certificate or authority that expires at `until` is valid at m.at. A supervisor decides
+// slightly later than it verifies, so Skew is added for an accepted text (m.later).
 func (m moment) counts(until time.Time) bool {
 	if m.later {
 		until = until.Add(Skew)

@@ -23,19 +23,19 @@ const (
 // Format is the version of a signed text's format. It is in the first line of the text.
 type Format int
 
-// The formats of payloads and statements. Rosters have their own, see Roster.Format.
+// The formats of payloads and statements. Rosters have separate formats, see Roster.Format.
 const (
 	FormatV2 Format = 2 // signed by a plain key
 	FormatV3 Format = 3 // the line `certificate` names the signer's certificate
 )
 
-// writeFormat writes the first line of a text whose formats are `first` to `last`.
+// writeFormat writes the first line of a text. The formats `first` to `last` are allowed.
 func writeFormat(w *header.Writer, key string, f, first, last Format) {
 	w.Check(f >= first && f <= last, key, "unknown format %d", f)
 	w.Line(key, "v"+strconv.Itoa(int(f)))
 }
 
-// readFormat reads the first line of a text whose formats are `first` to `last`.
+// readFormat reads the first line of a text. The formats `first` to `last` are allowed.
 func readFormat(r *header.Reader, key string, first, last Format) Format {
 	s := r.One(key)
 	for f := first; f <= last; f++ {
@@ -120,7 +120,7 @@ func readRosterSeen(r *header.Reader) (version int, digest writ.Digest) {
 	return version, digest
 }
 
-// writeCertificate writes the line with the signer's certificate. Only the format v3 has it.
+// writeCertificate writes the line with the signer's certificate. Only the format v3 has this line.
 func writeCertificate(w *header.Writer, f Format, certificate writ.Digest) {
 	w.Check((f == FormatV3) == !certificate.IsZero(), "certificate",
 		"the format v3 is only for texts signed with a certificate")

@@ -14,8 +14,8 @@ const (
 	DecisionRelease = "release"
 )
 
-// Scope is a part of a datacenter's work. The zero value is the whole work. A call is also a scope, with its project,
-// deployment and operation.
+// Scope is a part of a datacenter's work. The zero value means all work of the datacenter. A call is represented as the
+// scope of its project, deployment and operation.
 type Scope struct {
 	Project    writ.ProjectID `json:"project,omitempty"`
 	Deployment string         `json:"deployment,omitempty"` // within Project
@@ -36,8 +36,7 @@ func ScopeOf(s *Statement) Scope {
 	}
 }
 
-// Statement sets the subject and the signer's view of a statement about the scope. revision is the result of
-// Holds.Seen.
+// Statement sets Subject and Seen of a statement about the scope. revision is the result of Holds.Seen.
 func (s Scope) Statement(st *Statement, dc writ.Datacenter, projectName string, revision int64) {
 	st.Seen = Seen{Revision: revision}
 	switch {
@@ -127,8 +126,8 @@ func (h Holds) Of(s Scope) *Hold {
 }
 
 // Seen returns the revision for a statement about s: the revision of the newest decision about s or a scope that
-// contains it. A delayed statement is therefore rejected after another decision about one of these. Decisions about
-// parts of s do not matter.
+// contains it. A delayed statement is therefore rejected after another decision about one of these scopes. Decisions
+// about parts of s do not matter.
 func (h Holds) Seen(s Scope) (revision int64) {
 	for _, d := range h {
 		if s.Within(d.Scope) {
@@ -159,7 +158,8 @@ func (h Holds) First(s Scope) *Hold {
 	return nil
 }
 
-// Exempts reports whether s was released from a hold of a wider scope that still holds the other work of that scope.
+// Exempts reports whether s itself was released from a hold of a wider scope. The hold must still be in force for the
+// rest of that scope.
 func (h Holds) Exempts(s Scope) bool {
 	own := h.Of(s)
 	return own != nil && !own.Held && slices.ContainsFunc(h, func(wider Hold) bool {

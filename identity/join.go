@@ -18,7 +18,7 @@ func NewChallenge() []byte {
 	return nonce
 }
 
-// Joiner is the information that a machine sends when it joins. Every proof covers all fields.
+// Joiner is the information that a machine sends when it joins. The claim (JoinClaimText) covers all fields.
 type Joiner struct {
 	Token  string // id of the token; "" for a node that waits for an approval
 	Name   string
@@ -53,9 +53,8 @@ func RegistrationText(token, name string, key ed25519.PublicKey, nonce []byte) [
 	return frame("writ-register-v1", []byte(token), []byte(name), key, nonce)
 }
 
-// BootReportText is the text for the token proof of a boot server's report of starting machines. It is valid for one
-// term of a datacenter's supervisor, identified by the nonce, for one position in the order of reports, and for one
-// list.
+// BootReportText is the text for the token proof of a boot server's report of starting machines. The proof is valid
+// only for one list of machines, as report number count, in the supervisor's term that the nonce identifies.
 func BootReportText(token string, datacenter writ.DatacenterID, nonce []byte, count int64, list writ.Digest) []byte {
 	return frame("writ-boot-report-v1", []byte(token), []byte(datacenter), nonce,
 		binary.BigEndian.AppendUint64(nil, uint64(count)), list[:])
@@ -77,9 +76,9 @@ func frame(purpose string, parts ...[]byte) []byte {
 	return b
 }
 
-// VerifyJoinProof is the joiner's check. The supervisor of a datacenter in the roster must have signed JoinProofText.
-// It returns this datacenter. The joiner must have verified the roster from its pin before, and may use its token only
-// afterwards.
+// VerifyJoinProof checks for a joiner that the supervisor of an enabled datacenter in the roster signed JoinProofText.
+// It returns this datacenter, or SIGNATURE_INVALID. The joiner must verify the roster against its pin before this
+// check, and may use its token only after it.
 func VerifyJoinProof(roster *Roster, joiner Joiner, supervisorNonce, signature []byte) (*Datacenter, error) {
 	if len(supervisorNonce) != NonceSize {
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's nonce has %d bytes, not %d",
@@ -97,9 +96,8 @@ func VerifyJoinProof(roster *Roster, joiner Joiner, supervisorNonce, signature [
 		WithHint("check the address; `writ dc list` shows the datacenters")
 }
 
-// VerifyJoinClaim is the supervisor's check. The joiner must have the private key that it names, and the token if it
-// names one. key is the stored key of that token; it is ignored without a token. The error is TOKEN_INVALID or
-// SIGNATURE_INVALID.
+// VerifyJoinClaim checks for a supervisor that the joiner has the private key of joiner.Key and, if joiner.Token is
+// set, the token. key is the stored key of that token. The error is TOKEN_INVALID or SIGNATURE_INVALID.
 func VerifyJoinClaim(joiner Joiner, supervisorNonce []byte, key TokenKey, proof, signature []byte) error {
 	if len(joiner.Key) != ed25519.PublicKeySize || len(joiner.Nonce) != NonceSize || len(supervisorNonce) != NonceSize {
 		return writ.Errorf(writ.CodeSignatureInvalid, "the joiner's key or a nonce has the wrong length")

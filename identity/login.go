@@ -148,8 +148,9 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 	return verified, err
 }
 
-// Reads returns the projects that the login may read at a time by a roster, or only AllProjects. It fails if the
-// signing key was removed or its certificate has expired.
+// Reads returns the projects that the login may read at the time `at` according to r. If it may read all projects, the
+// result is only AllProjects. Reads fails if the session has ended, the signing key was removed or its certificate has
+// expired.
 func (l *VerifiedLogin) Reads(r *Roster, at time.Time) ([]writ.ProjectID, error) {
 	m := moment{at: at, now: at}
 	who, err := identify(r, l.Key, m)
@@ -166,7 +167,7 @@ func (l *VerifiedLogin) Reads(r *Roster, at time.Time) ([]writ.ProjectID, error)
 	return r.rightsOf(l.Signer, at, who.proof()).readable()
 }
 
-// Allows is Roster.Allows for the login. The role admin does not count for a certificate.
+// Allows is Roster.Allows for the login. If a certificate signed the login, the role admin grants no rights.
 func (l *VerifiedLogin) Allows(r *Roster, action Action, project writ.ProjectID, at time.Time) error {
 	_, certified := l.Key.(*ssh.Certificate)
 	return r.rightsOf(l.Signer, at, proof{userVerified: true, certificate: certified}).allowNamed(action, project)

@@ -40,8 +40,8 @@ type File struct {
 // Digest returns the SHA-256 of the text.
 func (f File) Digest() writ.Digest { return writ.DigestOf(f.Text) }
 
-// Deployment identifies the resources that revisions of a script create. For the zero value, the project itself owns
-// them.
+// Deployment identifies the owner of the resources that the revisions of a script create. If it is zero, the project
+// owns these resources.
 type Deployment struct {
 	Name string
 	Base int // revision that the script was planned for, 0 for the first
@@ -75,7 +75,7 @@ type Payload struct {
 	Engine       string   // "tengo/2.17.0 api/1"
 	Allow        []string // operations that the script may call
 	Targets      []string // resources that may be deleted or overwritten, "volume/web-0" or "volume/web-*": see target.Covered
-	Prune        []string // of Targets: resources to delete at the end of the run, unless the script names them
+	Prune        []string // the part of Targets that the run deletes at its end, unless the script names them
 	MaxCalls     int
 	Params       map[string]any // including defaults: string, bool, int64 within ±2^53, and lists of these
 	Modules      []File         // all imported modules, sorted by name
@@ -149,14 +149,14 @@ func (p *Payload) Text() ([]byte, error) {
 var logOperations = []string{"container.logs", "machine.console"}
 
 // LogsOnly reports whether the script can only read logs of containers and consoles of machines. A run of such a script
-// is part of looking, not of deploying, so lists of runs omit it.
+// does not change resources, so lists of runs omit it.
 func (p *Payload) LogsOnly() bool {
 	return len(p.Allow) > 0 && p.Deployment == (Deployment{}) &&
 		!slices.ContainsFunc(p.Allow, func(name string) bool { return !slices.Contains(logOperations, name) })
 }
 
-// writePrune writes a line for each resource to prune. Each is listed in Targets, and the payload allows its deletion.
-// Thus a node needs no other rule for it than for a call of the script.
+// writePrune writes a line for each resource to prune. Each resource must be listed in Targets, and Allow must contain
+// the operation that deletes it. A node therefore checks pruning by the same rules as a call of the script.
 func (p *Payload) writePrune(w *header.Writer) {
 	last := ""
 	for _, resource := range slices.Sorted(slices.Values(p.Prune)) {
@@ -317,8 +317,8 @@ func cutFile(r *header.Reader, body []byte, size int) (text, rest []byte) {
 	return body[:size:size], body[size:]
 }
 
-// Header returns a copy of the payload without texts and parameters. It shares no memory with the payload, so it is
-// cheap to store.
+// Header returns a copy of the payload without texts and parameters. It shares no memory with the payload, so keeping
+// it does not keep the texts in memory.
 func (p *Payload) Header() *Payload {
 	h := *p
 	h.Params, h.Modules, h.Script = nil, nil, File{}

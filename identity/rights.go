@@ -11,9 +11,8 @@ import (
 )
 
 // Allows returns nil if the principal may perform the action in the project at that time. The error is SIGNER_UNKNOWN,
-// SIGNER_REVOKED, ROLE_MISSING or DESTRUCTIVE_DENIED. The project "" stands for subjects outside projects, such as
-// nodes; they need a binding to all projects. Allows assumes user verification where a role requires it; a Verifier
-// checks it.
+// SIGNER_REVOKED, ROLE_MISSING or DESTRUCTIVE_DENIED. The project "" means subjects outside projects, such as nodes;
+// they need a binding to all projects. Allows assumes user verification where a role requires it; a Verifier checks it.
 func (r *Roster) Allows(principal string, action Action, project writ.ProjectID, at time.Time) error {
 	return r.rightsOf(principal, at, proof{userVerified: true}).allowNamed(action, project)
 }
@@ -172,8 +171,8 @@ func (r rights) expired(b *Binding) *writ.Error {
 		WithHint("a root operator binds it again: %s", command)
 }
 
-// missing returns an error that names the roles which allow an action, and the command that binds the first of
-// them. The roles must include the action needed. The project "" means all projects.
+// missing returns an error that names the roles which allow an action, and the command that binds the first of them. A
+// role allows the action if it includes `needed`. The project "" means all projects.
 func (r rights) missing(action, needed Action, project writ.ProjectID) *writ.Error {
 	var roles []string
 	for _, role := range []Role{Viewer, Operator, Deployer, Admin} {

@@ -1,7 +1,8 @@
-// Package identity implements keys and rights. It holds the exact texts that are signed (payload, statement, roster),
-// the roster of keys and rights, the verifier that every process of writ uses, join tokens, and the byte strings of
-// proofs between machines. It must not know HTTP, SQL, Redis or the script language. Package identity/sshsig makes and
-// verifies SSH signatures, and identity/envelope signs the messages between supervisors and nodes.
+// Package identity implements keys and rights. It defines the exact texts that are signed: payload, statement, and
+// roster (the keys and their rights). It also contains the verifier that every process of writ uses, join tokens, and
+// the byte strings of proofs between machines. It must not depend on HTTP, SQL, Redis or the script language. Package
+// identity/sshsig makes and verifies SSH signatures, and identity/envelope signs the messages between supervisors and
+// nodes.
 //
 // All signed texts have the same form: header lines in a fixed order, "key: value" with one space, UTF-8, LF, and no
 // control characters. Parsing is strict by re-encoding: a text is accepted only if this package would write the parsed
@@ -21,7 +22,7 @@ import (
 )
 
 const (
-	// RosterValidity is the default validity of a roster. Warnings start at half of it.
+	// RosterValidity is the default validity of a roster. Warnings start after half of this time.
 	RosterValidity = 90 * 24 * time.Hour
 
 	maxRosterValidity = 366 * 24 * time.Hour
@@ -50,7 +51,7 @@ const (
 )
 
 // Roster lists the keys, principals, rights, datacenters and coordinators of a cluster. Its root or its root operators
-// sign it. Each version names the previous one.
+// sign it. Each version contains the digest of the previous version.
 type Roster struct {
 	Cluster writ.ClusterID
 	Version int // from 1
@@ -105,7 +106,7 @@ type Tenant struct {
 type Project struct {
 	ID     writ.ProjectID
 	Name   string
-	Tenant writ.TenantID // "" if none
+	Tenant writ.TenantID // "" for a project without a tenant
 }
 
 // Binding gives a role to a principal.
@@ -125,11 +126,11 @@ type Datacenter struct {
 	// ManualApproval makes a node that joins with a token wait for an approval, like a node without a token. It
 	// requires at least the format v2.
 	ManualApproval bool
-	Silence        Silence // zero for DefaultSilence; other values require the format v3
+	Silence        Silence // zero for DefaultSilence; other values require at least the format v3
 }
 
-// Coordinator is a coordinator with the key that delegates to its certificates. No signature of this key makes a
-// datacenter act.
+// Coordinator is a coordinator of the cluster. Key delegates to the authority that issues the coordinator's
+// certificates; its signatures authorize no action in a datacenter.
 type Coordinator struct {
 	ID   string // UUID
 	Name string
@@ -162,7 +163,7 @@ func ProjectName(r *Roster, id writ.ProjectID) string {
 	return string(id)
 }
 
-// TenantName returns the name of the tenant of a project, "" if it has none.
+// TenantName returns the name of a project's tenant, or "" if the project has no tenant.
 func TenantName(r *Roster, p *Project) string {
 	for _, t := range r.Tenants {
 		if t.ID == p.Tenant {
@@ -244,10 +245,10 @@ func CoordinatorURL(address string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(address), "/"), ":443"), ":")
 }
 
-// RenewFrom returns the middle of the roster's validity. A root operator should sign the next version from then on.
+// RenewFrom returns the middle of the roster's validity. A root operator should sign the next version after this time.
 func (r *Roster) RenewFrom() time.Time { return r.Created.Add(r.Expires.Sub(r.Created) / 2) }
 
-// Digest returns the SHA-256 of the text. The next version names it.
+// Digest returns the SHA-256 of the text. The next version contains this digest.
 func (r *Roster) Digest() (writ.Digest, error) {
 	text, err := r.Text()
 	if err != nil {

@@ -153,8 +153,8 @@ func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	return roster, roster.Chain().CheckSeen(a.Version, a.Digest)
 }
 
-// Holds returns ROSTER_FORK if the verified chain of r has another roster under the anchor's version. It returns nil if
-// that version is not in the chain.
+// Holds returns ROSTER_FORK if the verified chain of r has another roster under the anchor's version. It also returns
+// ROSTER_FORK if a recovery skipped that version. It returns nil for a version outside the verified chain.
 func (a Anchor) Holds(r *Roster) error {
 	if a.Version == 0 {
 		return nil

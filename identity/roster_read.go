@@ -132,9 +132,9 @@ func (r *rosterReader) manualApprovals() {
 	}
 }
 
-// readMachineKey reads the key of a supervisor or coordinator. It returns nil for an invalid one.
+// readMachineKey reads the key of a supervisor or coordinator. It returns nil for an invalid key.
 func readMachineKey(r *header.Reader, words []string) ed25519.PublicKey {
-	public, ok := readKey(r, words).(ssh.CryptoPublicKey) // a certificate is not one
+	public, ok := readKey(r, words).(ssh.CryptoPublicKey) // a certificate is not a CryptoPublicKey
 	if !ok {
 		return nil
 	}

@@ -67,7 +67,8 @@ func (r *Roster) Format() Format {
 type rosterWriter struct {
 	*header.Writer
 	roster *Roster
-	// known maps names to principals. An untrusted roster may have thousands, and Roster.Principal is a linear search.
+	// known maps names to principals. An untrusted roster may have thousands of principals, and Roster.Principal is a
+	// linear search.
 	known map[string]*Principal
 	used  map[string]string // owner of each key that was written, by the key's text
 }
@@ -221,8 +222,8 @@ func (w *rosterWriter) manualApprovals() {
 	w.Lines("manual-approval", datacenters)
 }
 
-// validCoordinatorURL reports whether s is a URL with a host and without path and query. Without TLS the host must be
-// this machine.
+// validCoordinatorURL reports whether s is a URL with a host and without path and query. With the scheme http, the host
+// must be a loopback address.
 func validCoordinatorURL(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Hostname() == "" || strings.ToLower(s) != s || u.String() != s || s != u.Scheme+"://"+u.Host ||

@@ -36,8 +36,8 @@ func SignRoster(r *Roster, signers ...sshsig.Signer) ([]byte, error) {
 //
 // A successor has the same cluster and root, the next version and the digest of previous. The root or a threshold of
 // the operators of previous must sign it. A link may skip versions if it contains their digests: the history of the
-// successor must then match previous and these digests. Previous may itself be a skipped version. A recovery has no
-// predecessor, may skip versions, and must be signed by the root.
+// successor must then match previous and these digests. The skipped digests may include the digest of previous itself.
+// A recovery has no predecessor, may skip versions, and must be signed by the root.
 //
 // The roster must not have expired at `now`; the zero time disables this check, for stored rosters. The error is
 // ROSTER_INVALID unless the text or a signature is malformed.
@@ -165,7 +165,8 @@ func signersAfter(r *Roster) func(key string) bool {
 	}
 }
 
-// succession is a claim that a roster follows previous and the skipped versions. keys signed its text.
+// succession is a claim that a roster follows previous and the skipped versions. keys are the keys that signed the text
+// of next.
 type succession struct {
 	previous, next *Roster
 	skipped        []writ.Digest

@@ -13,12 +13,12 @@ import (
 	"writ/identity/sshsig"
 )
 
-// Chain returns the verified chain that leads to r: r alone, if it was not verified.
+// Chain returns the verified chain that leads to r. For an unverified roster, the chain contains only r.
 func (r *Roster) Chain() chain.Chain {
 	if !r.chain.IsEmpty() {
 		return r.chain
 	}
-	digest, _ := r.textDigest() // a verified roster always has one
+	digest, _ := r.textDigest() // a verified roster always has a digest
 	return chain.New(chain.Entry{Version: r.Version, Digest: digest}, !r.History.IsZero())
 }
 
@@ -33,8 +33,9 @@ func (r *Roster) follow(previous *Roster, skipped []writ.Digest) {
 	}
 }
 
-// isWaypoint reports whether a verifier needs the text of r to verify later versions. It does if r changes the signers
-// of the next version or the addresses of coordinators, if r has no history, or if chain.Milestone divides its version.
+// isWaypoint reports whether a verifier needs the text of r to verify later versions. The text is needed if r changes
+// the signers of the next version or the addresses of coordinators. It is also needed if r has no history, or if
+// chain.Milestone divides its version.
 func isWaypoint(r, previous *Roster) bool {
 	return previous == nil || r.History.IsZero() || r.Version%chain.Milestone == 0 ||
 		signersOf(r) != signersOf(previous) || coordinatorURLs(r) != coordinatorURLs(previous)

@@ -16,11 +16,11 @@ const (
 	ActionSubmit      Action = "submit"       // submit a script
 	ActionDestroy     Action = "destroy"      // submit a script with `destructive: yes`
 	ActionControlRuns Action = "control-runs" // cancel and resume runs, hold and release projects and deployments
-	// ActionScheduleNodes permits to cordon, uncordon, drain and label nodes, hold and release a datacenter and
-	// operations.
+	// ActionScheduleNodes permits cordoning, uncordoning, draining and labelling nodes, and holding and releasing a
+	// datacenter or operations.
 	ActionScheduleNodes Action = "schedule-nodes"
-	// ActionAdmitNodes permits to approve, reject and remove nodes, create and revoke batches, and revoke certificates
-	// of a datacenter.
+	// ActionAdmitNodes permits approving, rejecting and removing nodes, declaring nodes lost, creating and revoking
+	// batches, and revoking certificates of a datacenter.
 	ActionAdmitNodes    Action = "admit-nodes"
 	ActionCreateTokens  Action = "create-tokens"  // create and revoke join tokens
 	ActionManageSecrets Action = "manage-secrets" // set and remove secrets
@@ -38,8 +38,8 @@ const (
 	Admin    Role = "admin"
 )
 
-// RoleActions lists the actions that each role allows. A binding with the destructive flag also lets a deployer
-// destroy. No role allows to govern: the roster names its root operators.
+// RoleActions lists the actions that each role allows. With the destructive flag, a binding also allows a deployer
+// ActionDestroy. No role allows ActionGovern: the roster lists its root operators.
 var RoleActions = map[Role][]Action{
 	Viewer:   {ActionRead},
 	Operator: {ActionRead, ActionControlRuns, ActionScheduleNodes},
@@ -47,8 +47,8 @@ var RoleActions = map[Role][]Action{
 	Admin:    {ActionRead, ActionScheduleNodes, ActionAdmitNodes, ActionCreateTokens, ActionManageSecrets},
 }
 
-// Rule describes a kind of signed text: its namespace, and the right to sign it. The supervisor of the datacenter that
-// the text names decides about it. About a roster, each verifier decides for itself.
+// Rule describes a kind of signed text: its namespace, and the right to sign it. The supervisor of the datacenter named
+// in the text accepts or rejects the text. Each verifier accepts or rejects a roster itself.
 type Rule struct {
 	Namespace sshsig.Namespace
 	Kind      string // kind of a statement's subject
@@ -57,7 +57,7 @@ type Rule struct {
 	Project   bool   // a binding to the subject's project suffices; otherwise it must be to all projects
 
 	validID     func(id string) bool
-	about       about                             // the signer's view of the subject
+	about       about                             // fields of Seen that the statement contains
 	checkParams func(s *Statement) error          // nil if the decision has no parameters
 	projectOf   func(s *Statement) writ.ProjectID // nil if the statement does not contain its project
 }
@@ -65,7 +65,7 @@ type Rule struct {
 // DecisionLost declares that a node never returns. It releases the names of the node's resources.
 const DecisionLost = "lost"
 
-// DecisionRotate revokes the certificates that a datacenter issued before.
+// DecisionRotate revokes all certificates that a datacenter has issued so far.
 const DecisionRotate = "rotate"
 
 // The fields of Seen in a statement about each kind of subject. They are empty for a token or batch, because the
@@ -129,7 +129,7 @@ var Rules = []Rule{
 	{statement, "deployment", DecisionRelease, ActionControlRuns, true, writ.ValidName, ofItsWork, nil, projectOfSeen},
 }
 
-// checks returns the check of a statement's parameters by the function that parses them.
+// checks returns a check of a statement's parameters. The check calls parse and returns its error.
 func checks[T any](parse func(s *Statement) (T, error)) func(s *Statement) error {
 	return func(s *Statement) error {
 		_, err := parse(s)

@@ -27,8 +27,8 @@ type SeenOfRun struct {
 	Ended  int64 // of a run to resume: its end in unix microseconds; otherwise 0
 }
 
-// RunList lists the runs that one statement cancels or resumes. It names each run. With a filter instead, a
-// coordinator, or a change before the statement arrives, could decide which runs are affected.
+// RunList lists the runs that one statement cancels or resumes. It names each run. If it contained a filter, a
+// coordinator could choose the affected runs, and changes before the statement arrives could add runs.
 type RunList struct {
 	Project     writ.ProjectID
 	ProjectName string
@@ -36,7 +36,7 @@ type RunList struct {
 	Runs        []SeenOfRun
 }
 
-// SawRun returns the signed view of a run in a list.
+// SawRun returns the entry of a run in a RunList. It uses ended, the end of the run, only for a resume.
 func SawRun(id writ.RunID, script string, resume bool, ended time.Time) SeenOfRun {
 	r := SeenOfRun{Run: id, Script: script}
 	if resume {
@@ -50,7 +50,7 @@ func (l RunList) Seen(r SeenOfRun) Seen {
 	return Seen{Name: r.Script, Project: l.Project, ProjectName: l.ProjectName, Revision: r.Ended}
 }
 
-// Statement sets the subject, view, decision and parameters of a statement about the runs.
+// Statement sets Subject, Seen, Decision and Params of a statement about the runs.
 func (l RunList) Statement(s *Statement) {
 	s.Subject, s.Decision = "project/"+string(l.Project), DecisionCancelRuns
 	if l.Resume {

@@ -29,7 +29,7 @@ func secretName(ref string) string {
 
 // SecretChange is the content of a statement about a secret. Setting a secret creates exactly the named version, so an
 // attacker who delays or reorders statements cannot choose the newest value. Removing a secret deletes this version and
-// all earlier ones, but not a version that was set after the signer looked.
+// all earlier ones, but not a later version, because the signer may not have known about it.
 type SecretChange struct {
 	Project    writ.ProjectID
 	Name       string

@@ -15,8 +15,8 @@ type Silence struct {
 	Lost   time.Duration
 }
 
-// DefaultSilence applies if the roster has no other value for the datacenter. Then a node without jobs sends few beats,
-// and is silent after three times the interval of its beats.
+// DefaultSilence applies if the roster has no other value for the datacenter. With DefaultSilence, a node without jobs
+// sends beats at longer intervals, and counts as silent after three such intervals.
 var DefaultSilence = Silence{Silent: 5 * time.Second, Lost: 60 * time.Second}
 
 // Limits of Silence. Nodes with jobs send a beat every second, and a single late beat must not count as silence.
@@ -50,7 +50,8 @@ func (s Silence) Check() error {
 	return nil
 }
 
-// NodeSilence returns the times for the nodes of the datacenter, or the default if d is nil.
+// NodeSilence returns the times for the nodes of the datacenter. It returns DefaultSilence if d is nil or sets no
+// times.
 func (d *Datacenter) NodeSilence() Silence {
 	if d == nil || d.Silence == (Silence{}) {
 		return DefaultSilence
@@ -70,7 +71,7 @@ func (d *Datacenter) SetSilence(s Silence) error {
 	return nil
 }
 
-// silences writes the lines that the format v3 adds.
+// silences writes the "node-silence" lines, which need at least the format v3.
 func (w *rosterWriter) silences() {
 	var silences []string
 	for i := range w.roster.Datacenters {

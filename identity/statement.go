@@ -22,7 +22,7 @@ type Statement struct {
 	Subject        string            // "run/<id>", "node/<id>", "token/<id>", "batch/<id>"
 	Seen           Seen
 	Decision       string         // "cancel"; Rules lists all decisions
-	Params         map[string]any // parameters of the decision, in the form of a payload's
+	Params         map[string]any // parameters of the decision, with the types of Payload.Params
 	Signer         string         // principal in the roster
 	Certificate    writ.Digest    // of the signing certificate, in FormatV3; otherwise zero
 	Created        time.Time      // truncated to seconds
@@ -31,14 +31,14 @@ type Statement struct {
 	Reason         string // one line for readers of the log, may be empty
 }
 
-// Seen is the signer's view of the subject. The supervisor compares it with its own records. A coordinator that gives
-// the signer the id of another subject, or an earlier state of the subject, gets CONFLICT.
+// Seen is the signer's view of the subject. The supervisor compares it with its own records. If a coordinator showed
+// the signer the id of another subject, or an earlier state of the subject, the statement fails with CONFLICT.
 type Seen struct {
-	Name        string         // of a node, or of a run's script; otherwise empty
-	Project     writ.ProjectID // of a run or secret; otherwise empty
+	Name        string         // of a datacenter, a node, or a run's script; otherwise empty
+	Project     writ.ProjectID // of a run, secret, project or deployment; otherwise empty
 	ProjectName string
 	Fingerprint string // of a node's key, "SHA256:…"; otherwise empty
-	Revision    int64  // of a node, of a run to resume, or of a secret (its newest version); otherwise 0
+	Revision    int64  // of a node, a run to resume, a secret (its newest version), or a hold; otherwise 0
 }
 
 // SeenNode returns the signer's view of a node.
@@ -55,7 +55,7 @@ func SeenRun(script string, project writ.ProjectID, projectName string, ended ti
 	return s
 }
 
-// SeenSecret returns the signer's view of a secret with this newest version, 0 if none.
+// SeenSecret returns the signer's view of a secret. newest is its newest version, or 0 for a new secret.
 func SeenSecret(project writ.ProjectID, projectName string, newest int) Seen {
 	return Seen{Project: project, ProjectName: projectName, Revision: int64(newest)}
 }
@@ -71,8 +71,7 @@ func (s *Statement) Kind() string {
 	return kind
 }
 
-// ID returns the second part of the subject. Kind determines its type: a writ.RunID, a writ.NodeID, or the id of a
-// token or batch.
+// ID returns the second part of the subject. Kind determines its type, for example a writ.RunID or a writ.NodeID.
 func (s *Statement) ID() string {
 	_, id, _ := strings.Cut(s.Subject, "/")
 	return id
@@ -122,7 +121,7 @@ func writeDatacenter(w *header.Writer, s *Statement) {
 	w.Line("datacenter", string(s.Datacenter)+" "+s.DatacenterName)
 }
 
-// about lists the properties of a kind of subject that a statement contains.
+// about describes which fields of Seen a statement about one kind of subject contains.
 type about struct {
 	name        func(string) bool // nil if the subject has no name
 	project     bool

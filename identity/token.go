@@ -35,15 +35,15 @@ const (
 	TokenRoleBoot = "boot-server"
 )
 
-// Token admits a machine. With the role TokenRoleBoot it lets a boot server send reports. The text of the token
-// suffices to join. It also lets the joiner recognize the right cluster before it sends anything.
+// Token admits a machine. With the role TokenRoleBoot it lets a boot server send reports. To join, a machine needs only
+// the text of the token. With the text, it also verifies the cluster before it proves the token.
 type Token struct {
 	ID     string
 	Secret [32]byte
 	Pin    writ.ClusterID
 	// Datacenter is the datacenter that the token admits to; "" for a supervisor that requests a place in the roster.
 	Datacenter   writ.DatacenterID
-	Roster       int // version that its creator saw, 0 for none
+	Roster       int // version that the creator saw; 0 if Datacenter is empty
 	RosterDigest writ.Digest
 }
 
@@ -181,7 +181,7 @@ func tokenText(text []byte) []byte { return frame("writ-token-proof-v1", text) }
 
 var (
 	tokenIDEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-	tokenIDPattern  = regexp.MustCompile(`^[a-z2-7]{12}[acegikmoqsuwy246]$`) // 64 bits: the last character has four
+	tokenIDPattern  = regexp.MustCompile(`^[a-z2-7]{12}[acegikmoqsuwy246]$`) // 64 bits: the last character encodes four
 )
 
 // ValidTokenID reports whether id is a valid id of a token.
@@ -196,10 +196,10 @@ type TokenGrant struct {
 	Key     TokenKey
 	Role    string // TokenRoleNode or TokenRoleBoot
 	Expires time.Time
-	Uses    int // number of nodes that it admits, at most writ.MaxTokenUses; 0 means 1, and none for TokenRoleBoot
+	Uses    int // number of nodes that it admits, at most writ.MaxTokenUses; 0 means 1, or none for TokenRoleBoot
 }
 
-// MaxTokenValidityOf returns the longest validity of a token with a role, 0 for an unknown role.
+// MaxTokenValidityOf returns the longest validity of a token with a role, or 0 for an unknown role.
 func MaxTokenValidityOf(role string) time.Duration {
 	switch role {
 	case TokenRoleNode:

@@ -53,7 +53,7 @@ func (v *Verifier) SubmissionAt(signed []byte, accepted time.Time) (*Verified, e
 
 // moment is the time of a check.
 type moment struct {
-	at    time.Time // the text is checked as if it were this time
+	at    time.Time // the text is checked as of this time
 	now   time.Time
 	later bool // the text was accepted earlier, and `at` is the time of its acceptance
 }
@@ -159,7 +159,7 @@ func (v *Verifier) now() time.Time {
 	return v.Now()
 }
 
-// authenticate makes the checks before the text is parsed, and returns the text.
+// authenticate makes the checks that precede the parsing of the text. It returns the text and its signer.
 func (v *Verifier) authenticate(namespace sshsig.Namespace, signed []byte, m moment) ([]byte, identified, error) {
 	text, armored, err := sshsig.Split(signed)
 	if err != nil {
@@ -181,7 +181,8 @@ func (v *Verifier) authenticate(namespace sshsig.Namespace, signed []byte, m mom
 }
 
 // orTooOld returns the error for a submission by an unknown signer. The signer may be in the newer roster that the
-// submission names. This is unverified but harmless: the verifier gets the roster from elsewhere and verifies again.
+// submission names. That version is unverified, which is harmless: the verifier gets the roster from elsewhere, and
+// then verifies the submission again.
 func (v *Verifier) orTooOld(signed []byte, unknown error) error {
 	if writ.CodeOf(unknown) != writ.CodeSignerUnknown {
 		return unknown
@@ -199,7 +200,7 @@ func tooOld(r *Roster, roster int) error {
 		WithHint("submit the newer roster here too, or wait until it arrives")
 }
 
-// addressed checks that a text is for this verifier, and that the verifier's roster is suitable.
+// addressed checks that a text is for this verifier, and that the verifier's roster is new enough and has not expired.
 func (v *Verifier) addressed(
 	cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, digest writ.Digest, who identified, m moment,
 ) error {

@@ -16,15 +16,15 @@ type VerifiedStatement struct {
 	Digest    writ.Digest    // SHA-256 of the text; identifies the statement
 	Signer    string
 	Signed    []byte  // text and signature
-	Roster    *Roster // roster that verified it
+	Roster    *Roster // roster used for the verification
 
 	Certificate *Certificate // signing certificate, nil for a plain key
 
 	by proof
 }
 
-// Allows reports whether the signer, with the same signature, may perform another action in all projects at a time. The
-// errors are those of Roster.Allows.
+// Allows returns nil if the signer may perform another action in all projects at the time `at`, with the proof of the
+// statement's signature. The errors are those of Roster.Allows.
 func (v *VerifiedStatement) Allows(action Action, at time.Time) error {
 	return v.Roster.rightsOf(v.Signer, at, v.by).allow(action, "")
 }

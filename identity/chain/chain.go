@@ -1,7 +1,7 @@
 // Package chain holds the versions that lead to a roster: their digests, the history that proves them, and the links in
 // which rosters are sent and stored. A link is a signed roster. If it does not directly follow the reader's version, it
-// also has the digests of the versions that it skips. A verifier needs the texts of few versions, the waypoints. The
-// package must not know the content of rosters, nor signatures: package identity verifies them and decides which
+// also has the digests of the versions that it skips. A verifier needs the full texts of only a few versions, the
+// waypoints. The package reads only header lines of rosters. Package identity verifies the signatures and decides which
 // version is a waypoint.
 package chain
 
@@ -102,8 +102,8 @@ func (c Chain) since(after int) []Entry {
 	return entries
 }
 
-// PageStart returns the start of the page for a caller whose newest version is `after`: the page has the versions that
-// follow the returned one. It rounds `after` down, so that a server builds few pages for many callers. The caller
+// PageStart returns the start of the page for a caller whose newest version is `after`. The page contains the versions
+// after the returned version. It rounds `after` down, so that a server builds few pages for many callers. The caller
 // already has less than half of the digests on the page, and none of the waypoints.
 func (c Chain) PageStart(after int) int {
 	newest := c.newest.Version
@@ -133,8 +133,8 @@ func (c Chain) WholePath(text func(version int) ([]byte, error)) ([][]byte, erro
 	return c.PathWithin(0, 0, text)
 }
 
-// PathWithin returns the links after a version, without rounding. It ends with the link that reaches size bytes; 0
-// means all.
+// PathWithin returns the links after a version, without rounding. It stops when the returned links together have at
+// least size bytes. If size is 0, it returns all links.
 func (c Chain) PathWithin(after, size int, text func(version int) ([]byte, error)) ([][]byte, error) {
 	path := [][]byte{}
 	var skipped []writ.Digest
@@ -157,7 +157,7 @@ func (c Chain) PathWithin(after, size int, text func(version int) ([]byte, error
 	return path, nil
 }
 
-// Milestone bounds the versions that one link may skip: every version divisible by it is a waypoint.
+// Milestone limits the number of versions that one link may skip: every version divisible by Milestone is a waypoint.
 const Milestone = 4096
 
 // History returns the history of a version. digests lists the digests of the versions before it, oldest first, and

@@ -38,7 +38,8 @@ type Forks struct {
 	seen map[string]bool
 }
 
-// First reports whether err is a ROSTER_FORK that was not reported before.
+// First reports whether err is a ROSTER_FORK that was not reported before. After maxForks different forks it returns
+// false.
 func (f *Forks) First(err error) bool {
 	if writ.CodeOf(err) != writ.CodeRosterFork {
 		return false

@@ -46,8 +46,9 @@ func Split(link []byte) (skipped []writ.Digest, signed []byte, err error) {
 	return skipped, rest, nil
 }
 
-// SkipKnown drops from `skipped`, which starts with version follows+1, the digests of the versions that c has. It
-// returns false if `skipped` does not contain the newest version of c with the same digest.
+// SkipKnown drops the digests of versions that c already has from `skipped`. The first digest in `skipped` is of
+// version follows+1. If c is newer than `follows`, `skipped` must contain the newest version of c with the same digest;
+// otherwise SkipKnown returns false.
 func (c Chain) SkipKnown(follows int, skipped []writ.Digest) ([]writ.Digest, bool) {
 	known := c.newest.Version - follows
 	if known <= 0 {

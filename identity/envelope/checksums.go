@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// This file is for simulations. They contain no forgers, and signing would take most of their time. An envelope has a
-// checksum instead of a signature: it detects every changed bit, but it can be forged. Only tests may use it.
+// This file is for simulations, which contain no forgers. Signatures would take most of their time, so an envelope has
+// a checksum instead. The checksum detects every changed bit, but it can be forged. Only tests may use it.
 
 // Made and Opened count the signatures created and verified.
 var Made, Opened atomic.Int64

@@ -1,6 +1,5 @@
 // Package envelope signs and opens the messages that supervisors and nodes exchange through Redis: one ed25519
-// signature over a frame of up to 64 records. It knows keys and bytes, but neither the meaning of a record nor a
-// transport.
+// signature over a frame of up to 64 records. It does not interpret records, and it does not depend on a transport.
 //
 // A frame is deterministic CBOR. Sign encodes it as a list of records. SignEach, for records that are sent separately,
 // encodes it as a map with the list of their digests. The signature covers "writ-<kind>-v1\0" and the frame, or
@@ -34,7 +33,7 @@ const (
 	Log      Kind = "log"      // node → supervisor: lines of its log
 	Load     Kind = "load"     // node → supervisor: load of its resources
 	Summary  Kind = "summary"  // supervisor → client
-	Account  Kind = "account"  // supervisor → node, by the node API
+	Account  Kind = "account"  // supervisor → node, through the node API
 	Welcome  Kind = "welcome"  // supervisor → joining node
 	Standing Kind = "standing" // supervisor → node that asks for its own standing
 	Fence    Kind = "fence"    // supervisor → node that asks whether it must stop its resources
@@ -60,7 +59,7 @@ const (
 const (
 	// MaxRecords limits the records under one signature.
 	MaxRecords = 64
-	// MaxSize limits signed bytes: 64 results of 64 KiB each, with room for their encoding.
+	// MaxSize limits an envelope, in bytes: 64 results of 64 KiB each, with room for their encoding.
 	MaxSize = 5 << 20
 )
 
@@ -116,8 +115,8 @@ func Sign(kind Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
 	return pack(sign(kind, key, frame))
 }
 
-// SignEach signs 1 to MaxRecords records with one signature. It returns a signed blob and the SHA-256 of the encoding
-// for each record.
+// SignEach signs 1 to MaxRecords records with one signature. For each record it returns a signed blob and the SHA-256
+// of the record's encoding.
 func SignEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []writ.Digest, error) {
 	if err := checkCount(len(records)); err != nil {
 		return nil, nil, fmt.Errorf("sign: %w", err)

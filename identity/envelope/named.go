@@ -8,8 +8,7 @@ import (
 )
 
 // namedKinds lists the kinds whose envelopes name their kind. They share the stream from a node to its supervisor,
-// which needs the kind to choose a handler. Envelopes of the other kinds do not need the name, because each of them has
-// a channel of its own.
+// which needs the kind to choose a handler. Each other kind has its own channel, so its envelopes do not need the name.
 var namedKinds = []Kind{Result, Beat, Report, Host, Log, Load}
 
 func (k Kind) isNamed() bool { return slices.Contains(namedKinds, k) }
@@ -24,9 +23,9 @@ type named struct {
 	Record    []byte
 }
 
-// KindOf returns the kind that an envelope names, or "" if it names none. The kind is a claim: only Open verifies it,
-// and refuses an envelope whose name was changed, added or removed. KindOf reads the first bytes only; the rest may be
-// malformed.
+// KindOf returns the kind that an envelope names, or "" if the envelope names no kind. The kind is a claim: only Open
+// verifies it, and refuses an envelope whose name was changed, added or removed. KindOf reads the first bytes only; the
+// rest may be malformed.
 func KindOf(signed []byte) Kind {
 	const shortText = 0x60 // CBOR: a text of less than 24 bytes, whose length is in the lower bits
 	if !startsNamed(signed) || len(signed) < 2 || signed[1] < shortText || signed[1] >= shortText+24 {
@@ -47,7 +46,7 @@ func KindOf(signed []byte) Kind {
 // startsNamed reports whether signed starts like an encoded envelope with a name, which is a list of five items.
 func startsNamed(signed []byte) bool { return len(signed) > 0 && signed[0] == 0x85 }
 
-// encode returns the encoding of an envelope, with the name of its kind if it has one.
+// encode returns the encoding of an envelope. The encoding includes the kind if e.kind is set.
 func encode(e envelope) ([]byte, error) {
 	if e.kind == "" {
 		return cbor.Marshal(e)

@@ -1,5 +1,5 @@
-// Package expiring lists what expires in a roster, and warns of it in time. Certificates and other subjects that expire
-// are Items as well; their owners list them.
+// Package expiring lists the parts of a roster that expire, and logs warnings before they expire. Other packages create
+// Items for certificates and for other things that expire.
 package expiring
 
 import (
@@ -17,8 +17,8 @@ import (
 // warnBefore lists the warnings before an expiry, longest first.
 var warnBefore = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
 
-// Item is a roster, a role or an authority in it, or a certificate renewed by an operator, that expires. Keys in a
-// roster never expire. Join tokens are valid for a day at most, so they are not included.
+// Item is something that expires: a roster, a role or authority in a roster, or a certificate. Keys in a roster never
+// expire. Join tokens are valid for a day at most, so they are not included.
 type Item struct {
 	What      string // "version 3 of the roster", "the role deployer of alice on web-shop"
 	Principal string // principal with the role; "" for a roster or an authority
@@ -30,7 +30,7 @@ type Item struct {
 	// program renews the certificate at the start of that third, so an earlier warning would be a false alarm.
 	Since time.Time
 
-	stops string // the effect of the expiry, "" if people only need to know of it
+	stops string // the effect of the expiry, logged as an error; if "", the expiry is logged as a warning
 }
 
 // Due returns the times of the due warnings, earliest first: 30, 7 and 1 days before the expiry, and the expiry itself.
@@ -48,7 +48,7 @@ func (e Item) Due(now time.Time) (due []time.Time) {
 // Stage returns the number of due warnings, from 0 to 4.
 func (e Item) Stage(now time.Time) int { return len(e.Due(now)) }
 
-// Ended reports whether it has expired.
+// Ended reports whether the item has expired.
 func (e Item) Ended(now time.Time) bool { return !now.Before(e.At) }
 
 // String formats the expiry: "the role deployer of alice on web-shop expires on 2026-12-24".
@@ -115,7 +115,7 @@ func outlived(r *identity.Roster, i int) bool {
 // Warned holds the stage of the last logged warning for each expiry. It must not be used concurrently.
 type Warned map[string]int
 
-// Log logs warnings 30, 7 and 1 days before an expiry, and at the expiry.
+// Log logs each item once 30, 7 and 1 days before its expiry, and at its expiry.
 func (w Warned) Log(ctx context.Context, log *slog.Logger, all []Item, now time.Time) {
 	still := make(map[string]bool)
 	for _, e := range all {

@@ -1,7 +1,8 @@
 // Package header writes and reads the header lines of signed texts: "key: value" with one space, in a fixed order, in
-// UTF-8, with LF, and without control characters. Reading is lenient about values. A caller makes it strict: it writes
-// the values that it has read, and compares the result with the text by Same. Each rule about a value is therefore
-// implemented only once, where the value is written. The package must not know the kinds of texts, nor signatures.
+// UTF-8, with LF, and without control characters. The Reader accepts values leniently. The caller then calls Canonical,
+// which writes the parsed values again and compares the result with the text. Each rule about a value is therefore
+// implemented only once, where the value is written. The package depends neither on the kinds of texts nor on
+// signatures.
 package header
 
 import (
@@ -63,7 +64,7 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// OrDash returns s, or "-" for an empty s: a line needs a value.
+// OrDash returns s, or "-" for an empty s, because a line needs a value.
 func OrDash(s string) string { return cmp.Or(s, "-") }
 
 // DigestOrDash formats a digest, and the zero digest as "-".

@@ -122,7 +122,7 @@ func (r *Reader) Duration(key string) time.Duration {
 // Digest reads a digest.
 func (r *Reader) Digest(key string) writ.Digest { return parseDigest(r, r.One(key)) }
 
-// DigestOrDash reads a digest, or the zero digest as "-".
+// DigestOrDash reads a digest. It reads "-" as the zero digest.
 func (r *Reader) DigestOrDash(key string) (digest writ.Digest) {
 	if text := r.One(key); text != "-" {
 		digest = parseDigest(r, text)
@@ -141,7 +141,7 @@ func parseDigest(r *Reader, text string) (digest writ.Digest) {
 	return digest
 }
 
-// ParseTimeOrDash parses a word of a line: a time, or the zero time as "-".
+// ParseTimeOrDash parses a word of a line as a time. It parses "-" as the zero time.
 func (r *Reader) ParseTimeOrDash(word string) (t time.Time) {
 	if word != "-" {
 		t = parseTime(r, word)

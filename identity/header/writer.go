@@ -77,7 +77,7 @@ func (w *Writer) Sorted(key string, values []string) []string {
 	return values
 }
 
-// Set writes words in one line, sorted, or "-" for an empty list.
+// Set writes words in one line, sorted, or "-" for an empty list. Each word must match pattern and occur once.
 func (w *Writer) Set(key string, words []string, pattern *regexp.Regexp) {
 	words = slices.Sorted(slices.Values(words))
 	for i, s := range words {
@@ -87,13 +87,13 @@ func (w *Writer) Set(key string, words []string, pattern *regexp.Regexp) {
 	w.Line(key, OrDash(strings.Join(words, " ")))
 }
 
-// Number writes a number, which must be between `least` and `most`.
+// Number writes a number, which must be between 1 and `most`.
 func (w *Writer) Number(key string, n, most int) {
 	w.Check(n >= 1 && n <= most, key, "%d is not between 1 and %d", n, most)
 	w.Line(key, strconv.Itoa(n))
 }
 
-// CheckTime records an error for an implausible time.
+// CheckTime records an error for a time before the year 2000 or after 9999.
 func (w *Writer) CheckTime(key string, t time.Time) {
 	y := t.UTC().Year()
 	w.Check(y >= 2000 && y <= 9999, key, "%s is not a plausible time", t.UTC())
@@ -105,7 +105,7 @@ func (w *Writer) Time(key string, t time.Time) {
 	w.Line(key, FormatTime(t))
 }
 
-// Window writes the lines created and expires.
+// Window writes the lines created and expires. The second time must be after the first, by at most `most`.
 func (w *Writer) Window(created, expires time.Time, most time.Duration) {
 	w.Time("created", created)
 	w.Time("expires", expires)

@@ -24,8 +24,8 @@ const (
 	authorityLife = 2 * Life // certificates issued in the first half get their full validity
 )
 
-// delegationOID identifies the extension with the delegation. It is a random number below 2.25, where anyone may
-// allocate one.
+// delegationOID identifies the extension with the delegation. It is a random number under the arc 2.25, where no
+// registration is necessary.
 var delegationOID = asn1.ObjectIdentifier{2, 25, 1467299041}
 
 // delegation is signed by the owner's key in the roster. It names the key that may issue certificates for the owner,
@@ -48,12 +48,12 @@ type authority struct {
 	owner  owner
 	key    ed25519.PrivateKey
 	parsed *x509.Certificate
-	from   time.Time // of the delegation
-	made   time.Time // by the clock here, which may have been set back since floor
+	from   time.Time // start of the delegation
+	made   time.Time // by the local clock; before floor if the clock was set back
 	until  time.Time
 }
 
-// mayIssue reports whether certificates issued now are valid, and have their full validity.
+// mayIssue reports whether a certificate issued now would be valid, and for the full Life.
 func (a *authority) mayIssue(now time.Time) bool {
 	return !now.Before(a.from) && now.Before(a.made.Add(authorityLife/2))
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // Issuer issues the certificate of a supervisor or coordinator, and for a supervisor also the other certificates of its
-// datacenter. It has no storage: after a restart it delegates to a new authority, and certificates of the previous one
-// stay valid. Set the exported fields before use.
+// datacenter. It has no storage: after a restart it delegates to a new authority, and certificates of the previous
+// authority stay valid. Set the exported fields before use.
 type Issuer struct {
 	Key   ed25519.PrivateKey // in the roster
 	Name  Name               // of its own certificate
@@ -29,8 +29,8 @@ type Issuer struct {
 	renewFrom time.Time // when own is due for renewal
 }
 
-// Certificate returns the issuer's own certificate. It renews the certificate after two thirds of its validity, and
-// when the clock is before its validity because it was set back.
+// Certificate returns the issuer's own certificate. It renews the certificate after two thirds of its validity, and if
+// the clock was set back to a time before its validity.
 func (i *Issuer) Certificate() (*tls.Certificate, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -93,8 +93,8 @@ func (i *Issuer) Issue(name Name, key ed25519.PublicKey, hosts ...string) ([][]b
 	return i.issue(name, key, hosts, i.now())
 }
 
-// Rotate creates another authority, and a new certificate of the issuer. Peers that see the new certificate reject all
-// certificates of authorities created before floor.
+// Rotate discards the authority and the issuer's certificate. The next Certificate or Issue creates new ones. Peers
+// that see the new certificate reject all certificates of authorities created before floor.
 //
 // The floor may be slightly in the future if the supervisor that rotated last had a fast clock. Peers may have seen
 // that floor, so new authorities must satisfy it. A floor too far in the future counts as now, because new certificates

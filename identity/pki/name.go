@@ -3,7 +3,7 @@
 // in the roster. The authority's certificate contains this delegation, so a peer needs only the roster.
 //
 // A certificate contains one statement: its owner, as a URI. Host names and addresses in it are for other tools and
-// authorize no one. The package knows rosters, keys and certificates. It must not know files or the content of
+// authorize no one. The package uses rosters, keys and certificates. It must not read files or the content of
 // connections.
 package pki
 
@@ -80,7 +80,7 @@ func parseName(u *url.URL) (Name, bool) {
 	return n, n.valid() && n.String() == u.String()
 }
 
-// owner returns the owner of the delegating key: a datacenter, with its supervisor's key, or a coordinator.
+// owner returns the owner of the delegating key: a coordinator, or a datacenter, whose supervisor has the key.
 func (n Name) owner() owner {
 	if n.Role == Coordinator {
 		return owner{Cluster: n.Cluster, Coordinator: n.ID}

@@ -53,8 +53,8 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 		}
 	}
 	made := d.From + Backdate.Milliseconds()
-	// An authority revokes only earlier authorities. A floor after its creation would also lock out its successors, so
-	// it is capped.
+	// An authority revokes only earlier authorities. A floor after the authority's creation would also revoke its
+	// successors, so the floor is capped at the creation.
 	if ended := v.Floors.raise(name.owner(), v.rootOf(name.owner()), min(d.Floor, made)); made < ended {
 		return Name{}, writ.Errorf(writ.CodeCertificateRevoked,
 			"the authority that issued the certificate of the %s was replaced", name.Role).
@@ -225,8 +225,8 @@ func (f *Floors) raise(of owner, key ed25519.PublicKey, floor int64) int64 {
 	return f.seen[at]
 }
 
-// Server returns a TLS configuration for a listener. verify checks the certificate of each client that presents one;
-// nil requests no certificates. Sessions are not resumed, so every connection is verified.
+// Server returns a TLS configuration for a listener. verify checks the certificate of each client that presents one. If
+// verify is nil, the server requests no certificates. Sessions are not resumed, so every connection is verified.
 func Server(own func() (*tls.Certificate, error), verify func(chain []*x509.Certificate) error) *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, NextProtos: []string{"http/1.1"},
@@ -246,7 +246,7 @@ func Server(own func() (*tls.Certificate, error), verify func(chain []*x509.Cert
 
 // Client returns a TLS configuration for outgoing connections. verify checks each server. `own` returns this process's
 // certificate; it may be nil. The configuration offers Marker, so that a coordinator with a certificate for browsers
-// presents the one for writ.
+// presents its certificate for writ.
 func Client(verify func(chain []*x509.Certificate) error, own func() (*tls.Certificate, error)) *tls.Config {
 	c := &tls.Config{
 		// verify replaces the verification that InsecureSkipVerify turns off: host names and the system's authorities

@@ -1,10 +1,10 @@
-// Package secret encrypts the value of a secret for one reader: a person's client for the supervisor of a datacenter,
-// and the supervisor for a node. The plaintext contains the secret's project, name and version, so that a ciphertext
-// cannot replace another. The package must not know the sender of a ciphertext: the receiver verifies the enclosing
-// signature first.
+// Package secret encrypts the value of a secret for one reader. A client encrypts it for the supervisor of a
+// datacenter, and the supervisor encrypts it for a node. The plaintext contains the secret's project, name and version,
+// so that a ciphertext cannot replace another. The package does not authenticate the sender of a ciphertext. The
+// receiver must first verify the signature of the message that contains the ciphertext.
 //
-// The cipher is age (filippo.io/age). A supervisor decrypts with its ed25519 key, which the roster contains, and a node
-// with the X25519 key that it named when it joined.
+// The cipher is age (filippo.io/age). A supervisor decrypts with its ed25519 key, which the roster contains. A node
+// decrypts with an X25519 key, whose public part it sent when it joined.
 package secret
 
 import (
@@ -99,7 +99,8 @@ func Encrypt(value string, label Label, reader age.Recipient) ([]byte, error) {
 	return ciphertext.Bytes(), nil
 }
 
-// Open decrypts a value. Its label must equal label. The error is always SECRET_UNREADABLE, and a retry does not help.
+// Open decrypts a value. The label in the plaintext must equal label. The error is always SECRET_UNREADABLE, and a
+// retry does not help.
 func Open(ciphertext []byte, label Label, reader age.Identity) (string, error) {
 	value, err := open(ciphertext, label, reader)
 	if err != nil {
@@ -160,7 +161,7 @@ func OfSupervisor(key ed25519.PrivateKey) (age.Identity, error) {
 	return agessh.NewEd25519Identity(key)
 }
 
-// ForNode returns the recipient for the key that a node named when it joined. The error is SECRET_UNREADABLE.
+// ForNode returns the recipient for the public key that a node sent when it joined. The error is SECRET_UNREADABLE.
 func ForNode(key string) (age.Recipient, error) {
 	r, err := age.ParseX25519Recipient(key)
 	if err != nil {

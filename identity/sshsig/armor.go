@@ -14,7 +14,8 @@ import (
 const (
 	// MaxSigned limits a signed text with its signatures, in bytes.
 	MaxSigned = header.MaxText + 64<<10
-	// maxArmor limits one armored signature, in bytes. One with a certificate of many principals has about 1 KiB.
+	// maxArmor limits one armored signature, in bytes. A signature with a certificate for many principals has about 1
+	// KiB.
 	maxArmor = 16 << 10
 
 	armorBegin = "-----BEGIN SSH SIGNATURE-----\n"
@@ -27,8 +28,8 @@ func Join(text, armored []byte) []byte {
 	return append(append(make([]byte, 0, len(text)+len(armored)), text...), armored...)
 }
 
-// Split is the inverse of Join. It cuts before the last line that starts an armored signature. It checks only that
-// there is one, and the total length.
+// Split is the inverse of Join. It cuts before the last line that starts an armored signature. It checks only that such
+// a line exists, and the lengths.
 func Split(signed []byte) (text, armored []byte, err error) {
 	if len(signed) > MaxSigned {
 		return nil, nil, header.TooLarge(len(signed), MaxSigned)
@@ -44,8 +45,8 @@ func Split(signed []byte) (text, armored []byte, err error) {
 	return text, armored, nil
 }
 
-// SplitAll separates a text from its signatures, which may be several. The text ends where the first signature starts,
-// so no line of the text itself may start like a signature.
+// SplitAll separates a text from its signatures, and fails if there are none. The text ends where the first signature
+// starts, so no line of the text itself may start like a signature.
 func SplitAll(signed []byte) (text []byte, armored [][]byte, err error) {
 	if len(signed) > MaxSigned {
 		return nil, nil, header.TooLarge(len(signed), MaxSigned)

@@ -10,8 +10,8 @@ import (
 	"writ"
 )
 
-// keyFormat is a format of files that people mistake for a signing key. Messages and hints have one %s for the path, or
-// none.
+// keyFormat is a format of files that people mistake for a signing key. message has one %s for the path. hint may
+// contain the path as %[1]s.
 type keyFormat struct {
 	is            func(text []byte, block *pem.Block) bool
 	message, hint string

@@ -78,7 +78,7 @@ func notAKey(line []byte) string {
 	return "is not a public key of SSH"
 }
 
-// keyType matches names of types of keys.
+// keyType matches names of key types.
 var keyType = regexp.MustCompile(`^[a-z0-9@.-]{1,64}$`)
 
 // optionNames lists options without their values, which may be secret: environment="TOKEN=…".

@@ -76,7 +76,8 @@ type sshsigSigned struct {
 	Digest    string
 }
 
-// Parse checks the armor, then the algorithms, then the namespace.
+// Parse decodes a signature. It checks the armor, then the algorithms, then the namespace, but does not verify the
+// signature.
 func Parse(namespace Namespace, armored []byte) (*Signature, error) {
 	blob, err := unarmor(armored)
 	if err != nil {
@@ -122,8 +123,8 @@ func Parse(namespace Namespace, armored []byte) (*Signature, error) {
 	return &Signature{Key: key, namespace: namespace, Value: value}, nil
 }
 
-// SigningKey returns the key that an armored signature names, in its wire form, or nil. It reads only the start, and
-// verifies nothing: Parse does.
+// SigningKey returns the key that an armored signature names, in its wire form, or nil. It reads only the start of the
+// signature and does not verify it.
 func SigningKey(armored []byte) []byte {
 	const lines = 8 // keys of the accepted types need at most three
 	body, ok := bytes.CutPrefix(armored, []byte(armorBegin))

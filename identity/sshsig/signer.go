@@ -48,8 +48,9 @@ func NewCertifiedSigner(key ed25519.PrivateKey, cert *ssh.Certificate) (Signer, 
 
 // LoadKey returns a signer for a private key file: OpenSSH's format, or PKCS#8 without a passphrase. A path that ends
 // in "-cert.pub" names a certificate; its private key is in the file without that suffix. LoadKey calls passphrase only
-// for an encrypted file; it may be nil. Every error has the code KEY_UNUSABLE: a missing file, a file that others may
-// read, a wrong passphrase, or a key of another type than ed25519. Keys on security tokens are used through the agent.
+// for an encrypted file; passphrase may be nil. Every error has the code KEY_UNUSABLE: a missing file, a file that
+// others may read, a wrong passphrase, or a key of another type than ed25519. Keys on security tokens are used through
+// the agent.
 func LoadKey(path string, passphrase func() ([]byte, error)) (Signer, error) {
 	var cert *ssh.Certificate
 	keyPath, isCert := strings.CutSuffix(path, "-cert.pub")
@@ -105,7 +106,7 @@ func AgentKeys(conn net.Conn) ([]ssh.PublicKey, error) {
 }
 
 // AgentSigner returns a signer for a key in an ssh-agent, which may be on a security token. A nil key selects the first
-// accepted one. The caller owns the connection, and must not use it concurrently. The error is KEY_UNUSABLE.
+// key of an accepted type. The caller owns the connection, and must not use it concurrently. The error is KEY_UNUSABLE.
 func AgentSigner(conn net.Conn, key ssh.PublicKey) (Signer, error) {
 	keys, err := AgentKeys(conn)
 	if err != nil {
@@ -127,7 +128,7 @@ func AgentSigner(conn net.Conn, key ssh.PublicKey) (Signer, error) {
 }
 
 // newAgent hides the Close method of the connection. Otherwise package agent would start a reader for each client, and
-// responses would reach the wrong one.
+// responses would reach the wrong client.
 func newAgent(conn net.Conn) agent.Agent { return agent.NewClient(struct{ io.ReadWriter }{conn}) }
 
 type signer struct {
