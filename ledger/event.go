@@ -94,9 +94,9 @@ func (f EventFilter) Selects(e *Event) bool {
 
 // Webhooks stores the progress of each webhook, by the name that an operator gave it.
 type Webhooks interface {
-	// WebhookAt returns the progress of a webhook, nil for a new one.
+	// WebhookAt returns the progress of a webhook, or nil for a new webhook.
 	WebhookAt(ctx context.Context, name string) (*WebhookPlace, error)
-	// SetWebhookAt stores the progress of a webhook, even if it is earlier than the stored one.
+	// SetWebhookAt stores the progress of a webhook, even if it is earlier than the stored progress.
 	SetWebhookAt(ctx context.Context, name string, at WebhookPlace) error
 }
 

@@ -1,8 +1,8 @@
 // Package ledger is the contract of a coordinator's central records: rosters, received submissions, and copies of the
 // runs, calls, nodes and resources of the datacenters. The ledger is the source of truth only for rosters and waiting
 // submissions. Everything else is a copy that events keep up to date, and datacenters work without it. Arguments and
-// values of operations are never stored here. The package must not know HTTP, Redis or policy: callers verify before
-// they write. Package ledger/ledgertest is the conformance suite.
+// values of operations are never stored here. The package must not depend on HTTP or Redis and enforces no policy:
+// callers verify records before they write them. Package ledger/ledgertest is the conformance suite.
 package ledger
 
 import (
@@ -34,7 +34,7 @@ type Ledger interface {
 	// Prune deletes the events that were stored before `events`, and the runs that ended before `runs`, with their calls
 	// and submissions. It keeps an accepted run of a deployment whose submission is stored, until a newer run of the
 	// deployment replaces it. The newer run must also have ended before `runs`. Only a successful run replaces a
-	// successful one. So each deployment keeps its newest revision and its newest successful revision, up to
+	// successful run. So each deployment keeps its newest revision and its newest successful revision, up to
 	// KeptRevisions for each project in each datacenter.
 	Prune(ctx context.Context, events, runs time.Time) error
 	// Close releases the resources of the ledger. No method may be called afterwards.

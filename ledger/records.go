@@ -9,6 +9,7 @@ import (
 
 // Records holds copies of the datacenters' records.
 type Records interface {
+	// Run returns the copy of a run. The error is NOT_FOUND for an unknown run.
 	Run(ctx context.Context, id writ.RunID) (Run, error)
 	// Runs lists runs, newest first unless the filter sets Oldest.
 	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
@@ -16,14 +17,15 @@ type Records interface {
 	CountRuns(ctx context.Context, filter RunFilter) (RunCounts, error)
 	// Failures groups the selected runs by code and operation. It returns at most max groups, largest first.
 	Failures(ctx context.Context, filter RunFilter, max int) ([]Failures, error)
-	// LatestEnd returns when the run that ended last ended, by the clock of its datacenter. Runs that no datacenter
-	// accepted do not count. It is zero if none has ended.
+	// LatestEnd returns the latest time at which a run ended, by the clock of its datacenter. Runs that no datacenter
+	// accepted do not count. The time is zero if no run has ended.
 	LatestEnd(ctx context.Context) (time.Time, error)
 	// LastHeard returns when the ledger stored the last event of each run. Log lines do not count. A run without stored
 	// events has no entry.
 	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)
-	// Unreported lists at most max open runs of a datacenter that no event of this journal has reported. They are
-	// sorted by id and start behind the run `after`. It lists fewer if they are large, but at least one if any exist.
+	// Unreported lists at most max open runs of a datacenter that no event of this journal has reported. The runs are
+	// sorted by id and start after the run `after`. The list may be shorter if the runs are large, but it is empty only
+	// if no run follows.
 	Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run,
 		error)
 	// Restate records a datacenter's answer to a question about a run, and stores an event. If the run has ended, it

@@ -16,8 +16,8 @@ const MaxRegistrations = 100
 type Registrations interface {
 	// AddRegistration stores a registration. A repeated registration is stored once. No registration replaces another:
 	// the same key and token with another proof is a separate registration. If more than MaxRegistrations wait, the
-	// network with the most registrations loses one: its oldest without a proof, or its oldest if all have one. If that
-	// is the new registration, the error is RATE_LIMITED.
+	// network with the most registrations loses one: its oldest registration without a proof, or its oldest registration
+	// if all have a proof. If that is the new registration, the error is RATE_LIMITED.
 	AddRegistration(ctx context.Context, registration Registration) error
 	// Registrations lists the waiting registrations, oldest first.
 	Registrations(ctx context.Context) ([]Registration, error)
@@ -26,7 +26,7 @@ type Registrations interface {
 }
 
 // Registration is a supervisor's request for a place in the roster. The ledger does not verify its content. The
-// operator does: to add the key to the roster, the operator checks the proof with the token.
+// operator who adds the key to the roster checks the proof with the token.
 type Registration struct {
 	Token    string // id of the token, "" if none
 	Name     string // requested name of the datacenter

@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-// NodeFilter selects nodes. An empty field selects all nodes except removed ones.
+// NodeFilter selects nodes. An empty field selects all nodes, but an empty Admission excludes removed nodes.
 type NodeFilter struct {
 	Datacenter writ.DatacenterID
 	Admission  writ.Admission
@@ -31,7 +31,7 @@ type ResourceFilter struct {
 	Name       string
 	Node       writ.NodeID
 	Deployment string
-	Troubled   bool // only those with a problem; see Troubled
+	Troubled   bool // only resources with a problem; see the function Troubled
 }
 
 // States and health of resources with a problem, as nodes report them.
@@ -41,8 +41,8 @@ const (
 	Unhealthy    = "unhealthy"
 )
 
-// Troubled reports whether a resource has a problem by the last report of its node: it is gone, unhealthy or of unknown
-// state, or it differs from its request.
+// Troubled reports whether a resource has a problem, according to the last report of its node: the resource is gone,
+// unhealthy or in an unknown state, or it differs from its request.
 func Troubled(r writ.Resource) bool {
 	return len(r.Drift) > 0 || r.State == StateUnclear || r.State == StateGone || r.Health == Unhealthy
 }
@@ -55,8 +55,8 @@ type Deployment struct {
 	Resources  int // number of selected resources
 }
 
-// Newest returns the deployment's newest run, nil if no run is stored, and the newest revision that the datacenter
-// accepted, 0 if unknown. The run and the revision do not match if the newest run waits or was refused.
+// Newest returns the deployment's newest run, or nil if no run is stored. It also returns the newest accepted revision
+// among the newest 20 runs, or 0. The run and the revision do not match if the newest run waits or was refused.
 func (d Deployment) Newest(
 	ctx context.Context, runs func(context.Context, RunFilter, Page) (List[Run], error),
 ) (newest *Run, revision int, err error) {

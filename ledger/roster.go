@@ -11,8 +11,8 @@ import (
 // Rosters stores every version of the roster forever, and the content of the newest version as rows that can be listed.
 type Rosters interface {
 	// AddRoster stores a verified roster with its signed bytes, and deletes the registrations of supervisors that the
-	// roster names. A version that is already stored with the same bytes is ignored. Any other version that is not
-	// higher than all stored ones is a CONFLICT. Versions may be skipped, as in a recovery.
+	// roster names. A version that is already stored with the same bytes is ignored. Any other version that is not higher
+	// than all stored versions is a CONFLICT. Versions may be skipped, as in a recovery.
 	AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error
 	// RosterLinks lists the versions above `after`, oldest first. It includes skipped versions, whose texts the ledger
 	// does not have.

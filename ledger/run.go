@@ -31,7 +31,8 @@ var States = []State{
 type Run struct {
 	writ.Run
 	State State
-	// Created is when the submission arrived, or when a run without a submission was accepted; lists are sorted by it.
+	// Created is when the submission arrived, or when a run without a submission was accepted. Lists are sorted by
+	// Created.
 	Created time.Time
 }
 
@@ -79,9 +80,9 @@ type RunFilter struct {
 	Oldest      bool // not a condition: sorts the list from the oldest run
 }
 
-// LoopCalls is the number of consecutive calls that count as an endless loop, if all come from one line of a script,
-// act on one resource, and each started after the end of the previous one. A run that polls has events all the time, so
-// silence does not detect it.
+// LoopCalls is the number of consecutive calls that count as an endless loop. All of them come from one line of a
+// script and act on one resource, each in another evaluation of the script. A run that polls produces events
+// continuously, so silence does not detect the loop.
 const LoopCalls = 50
 
 // MaxText limits the length of RunFilter.Text, in characters.

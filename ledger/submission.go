@@ -34,8 +34,8 @@ type Submissions interface {
 	Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error)
 	// Deliver records that the submission's datacenter accepted it as run. The ledger copies run unless events of the
 	// datacenter have reported the run before. A submission that is already delivered is not an error; a refused or
-	// expired one is a CONFLICT. If run is not the submission's run, the error is EXEC_ERROR: the datacenter answered
-	// for another submission.
+	// expired submission is a CONFLICT. If run is not the submission's run, the error is EXEC_ERROR: the datacenter
+	// answered for another submission.
 	Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error
 	// Reject moves a waiting submission and its run to refused or expired, with a reason. It deletes the text, and
 	// keeps only the newest MaxRejected rejected submissions of a signer. Any state except waiting is a CONFLICT, so a

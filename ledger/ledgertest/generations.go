@@ -29,7 +29,7 @@ func testAnotherJournal(t *testing.T, l ledger.Ledger) {
 	store(t, l, west, events(1, writ.Event{Node: &elsewhere}))
 	store(t, l, east, events(1, writ.Event{Node: &node}, writ.Event{Node: &late}, writ.Event{Resource: &volume}))
 
-	store(t, l, east, of(otherJournal, events(2, writ.Event{Node: &node}))) // the others were created after the backup
+	store(t, l, east, of(otherJournal, events(2, writ.Event{Node: &node}))) // node-2 and the volume are newer
 	store(t, l, east, of(otherJournal, events(3, writ.Event{Node: &node})))
 	nodes, err := l.Nodes(ctx, ledger.NodeFilter{}, ledger.Page{})
 	if err != nil || len(nodes.Items) != 2 || nodes.Items[0].ID != "n1" || nodes.Items[1].Datacenter != west {

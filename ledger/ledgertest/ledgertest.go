@@ -1,4 +1,4 @@
-// Package ledgertest is the conformance suite for implementations of ledger.Ledger. It knows only the contract.
+// Package ledgertest is the conformance suite for implementations of ledger.Ledger. It depends only on the contract.
 package ledgertest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"writ/ledger"
 )
 
-// Run tests a ledger. open returns a new, empty one, which Run closes.
+// Run tests a ledger. open returns a new, empty ledger, which Run closes.
 func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 	for _, part := range []struct {
 		name string
@@ -122,7 +122,7 @@ func runOf(in ledger.Incoming, state writ.RunState) writ.Run {
 	return run
 }
 
-// events numbers events of the suite's journal from the number `first` on.
+// events assigns events to the suite's journal and numbers them, starting with `first`.
 func events(first int64, all ...writ.Event) []writ.Event {
 	for i := range all {
 		all[i].Journal = journal

@@ -352,7 +352,7 @@ func testPages(t *testing.T, l ledger.Ledger) {
 				})
 		}
 		store(t, l, here, events(1, news...))
-		disturb := func() { // newer runs are added while older ones are read
+		disturb := func() { // newer runs are added while older runs are read
 			submissions++
 			in := incoming(submissions, here)
 			in.Received = at(1000 + submissions)

@@ -9,8 +9,8 @@ import (
 	"writ/ledger"
 )
 
-// testLogRuns lists and counts runs, without the runs that only read logs. The submission marks these runs. The
-// datacenter marks only runs without a submission.
+// testLogRuns lists and counts runs, without the runs that only read logs. For a run with a submission, LogsOnly is the
+// value of the submission. The datacenter's value counts only for a run without a submission.
 func testLogRuns(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	reader, other, unknown, late := incoming(1, east), incoming(2, east), incoming(3, east), incoming(4, east)

@@ -129,7 +129,7 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 }
 
 // testImpossibleUsage reports impossible usage from a datacenter. This must neither block its events nor hide the usage
-// of others.
+// of other datacenters.
 func testImpossibleUsage(t *testing.T, l ledger.Ledger) {
 	hour := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	all := func(n int64) writ.Used {

@@ -11,8 +11,8 @@ import (
 // callTable holds copies of calls.
 type callTable struct{ tables }
 
-// callScanner returns a function that reads a call from the columns run, seq and body. It returns the run and the
-// number of an unreadable call too.
+// callScanner returns a function that reads a call from the columns run, seq and body. For an unreadable call, it
+// returns an error and a call with only the run and the number.
 func callScanner(d *damage) func(row scanner) (writ.Call, error) {
 	return func(row scanner) (writ.Call, error) {
 		var run writ.RunID
@@ -106,7 +106,8 @@ func storeCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
 	return err
 }
 
-// replaceable reads a call that is about to be replaced. Of an unreadable call, it returns the run and the number only.
+// replaceable reads a call that is about to be replaced. For an unreadable call, it returns a call with only the run
+// and the number.
 func replaceable(row scanner) (writ.Call, error) {
 	call, err := callScanner(new(damage))(row)
 	if skip(err) {
@@ -115,8 +116,8 @@ func replaceable(row scanner) (writ.Call, error) {
 	return call, err
 }
 
-// endCalls ends the open calls of a run that has ended. No events report the end of these calls. It reads them in parts
-// of bounded size.
+// endCalls ends the open calls of a run that has ended. No events report the end of these calls. It reads the calls in
+// parts of bounded size.
 func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
 	for after, more := 0, true; more; {
 		q := selectFrom(`SELECT run, seq, body FROM calls`)

@@ -12,7 +12,8 @@ import (
 	"writ/ledger"
 )
 
-// moveSubmission moves a waiting submission by compare-and-set. It reports whether the submission was waiting.
+// moveSubmission moves a waiting submission to the state `to`, by compare-and-set. It reports whether the submission
+// was waiting.
 func moveSubmission(
 	ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to writ.SubmissionState, reason *writ.Error,
 ) (bool, error) {
@@ -95,8 +96,8 @@ func (s *submissionTable) Reject(
 // rejectedAtOnce limits the old rejected submissions of a signer that each new rejection deletes.
 const rejectedAtOnce = 10
 
-// boundRejected limits the space of rejected submissions: it deletes the text of s and the oldest rejected submissions
-// of its signer.
+// boundRejected limits the space of rejected submissions: it deletes the text of s, and the oldest rejected submissions
+// of its signer beyond ledger.MaxRejected.
 func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	if _, err := tx.ExecContext(ctx, `UPDATE submissions SET signed = $1 WHERE payload = $2`, []byte{},
 		s.Payload.String()); err != nil {

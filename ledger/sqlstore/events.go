@@ -13,7 +13,7 @@ import (
 	"writ/ledger"
 )
 
-// eventTables hold the events of datacenters, their last numbers and the space that they use.
+// eventTables hold the events of datacenters, the last event of each journal, and the space that the events use.
 type eventTables struct{ tables }
 
 // LastEvent returns the number and the time of a journal's last event.
@@ -113,7 +113,8 @@ func forgetCopies(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterI
 // maxJournals limits the journals of a datacenter for which the ledger stores the last event.
 const maxJournals = 100
 
-// forgetJournals deletes the oldest journals of a datacenter, so that one more fits.
+// forgetJournals deletes the last events of a datacenter's oldest journals, so that maxJournals is not exceeded with
+// one more journal.
 func forgetJournals(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
 	_, err := tx.ExecContext(ctx, `
 		DELETE FROM journals

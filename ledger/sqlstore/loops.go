@@ -25,7 +25,7 @@ AND %[1]d = (SELECT CASE WHEN MIN(line) = MAX(line) AND MIN(line) <> '' THEN COU
 FROM (SELECT line, planned FROM calls WHERE calls.run = runs.id ORDER BY seq DESC LIMIT %[1]d) AS newest)`,
 	ledger.LoopCalls)
 
-// Repeated returns the newest call of each of these runs that repeats its calls.
+// Repeated returns the newest call of each run that repeats a call.
 func (s *runTable) Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]writ.Call, error) {
 	repeated := map[writ.RunID]writ.Call{}
 	if len(runs) == 0 {

@@ -149,13 +149,14 @@ func page[T any](
 	return list, rows.Err()
 }
 
-// collect reads all rows of a query, and skips unreadable ones.
+// collect reads all rows of a query, and skips unreadable rows.
 func collect[T any](rows *sql.Rows, err error, scan func(row scanner) (T, error)) ([]T, error) {
 	all, _, err := collectWithin(math.MaxInt, rows, err, scan)
 	return all, err
 }
 
-// collectWithin reads rows until their texts reach limit bytes; full reports that they did. It skips unreadable rows.
+// collectWithin reads rows until their texts reach limit bytes; full reports whether they did. It skips unreadable
+// rows.
 func collectWithin[T any](
 	limit int, rows *sql.Rows, err error, scan func(row scanner) (T, error),
 ) (all []T, full bool, _ error) {

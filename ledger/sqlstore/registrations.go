@@ -18,7 +18,7 @@ type registrationTable struct{ tables }
 // keyText encodes a key as text for a column that queries compare: database engines compare bytes differently.
 func keyText(key []byte) string { return base64.StdEncoding.EncodeToString(key) }
 
-// AddRegistration stores a new registration. If too many wait, it deletes one.
+// AddRegistration stores a new registration. If there are then too many, it deletes one registration.
 func (s *registrationTable) AddRegistration(ctx context.Context, r ledger.Registration) error {
 	err := s.db.Write(failpoint.At(ctx, failpoint.RegistrationKept), func(tx *sqldb.Tx) error {
 		added, err := affected(tx.ExecContext(ctx, `
@@ -67,8 +67,8 @@ func (s *registrationTable) RemoveRegistrations(ctx context.Context, before time
 }
 
 // displaceRegistration deletes a registration if too many wait. The ledger has no token to verify proofs with, and
-// anyone can send an invalid proof. The network with the most registrations therefore loses one; proofs only decide
-// which one.
+// anyone can send an invalid proof. The network with the most registrations therefore loses one registration; proofs
+// only decide which of its registrations.
 func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Registration) error {
 	var waiting int
 	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil ||

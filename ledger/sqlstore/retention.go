@@ -50,8 +50,8 @@ func (s *eventTables) pruneEvents(ctx context.Context, before time.Time) (n int6
 	return n, err
 }
 
-// pruneRuns deletes the runs that ended before a time, except for revisions that no other one has replaced. It keeps at
-// most max of these for each project in each datacenter.
+// pruneRuns deletes the runs that ended before a time, except for revisions that no newer revision has replaced. It
+// keeps at most max of these revisions for each project in each datacenter.
 func (s *runTable) pruneRuns(ctx context.Context, before time.Time, max int) error {
 	after, last := oldRun{}, oldRun{}
 	for n := pruneStep; n == pruneStep; after = last {
@@ -86,10 +86,10 @@ type oldRun struct {
 	kept  bool
 }
 
-// oldRuns lists runs that ended before $1, in this order, and whether each is a revision that stays. Another run replaces
-// it only if it is as old, so that a revision stays for a while after its replacement. The condition on newer.created
-// limits the rows that the database reads. A run without a stored submission has no text to keep. A run that the
-// datacenter lost ($4) does not count: the next accepted run gets its number.
+// oldRuns lists the runs that ended before $1, in the order of their ends, and whether each must be kept. A newer run
+// replaces a revision only if the newer run has also ended before $1, so a replaced revision is kept for a while. The
+// condition on newer.created limits the rows that the database reads. A run without a stored submission has no text to
+// keep. A run that the datacenter lost ($4) does not count: the next accepted run gets its number.
 const oldRuns = `
 	SELECT ended, id, deployment <> '' AND accepted > 0 AND failure <> $4
 		AND EXISTS (SELECT 1 FROM submissions WHERE submissions.run = runs.id)
@@ -105,7 +105,7 @@ const oldRuns = `
 	ORDER BY ended, id
 	LIMIT $5`
 
-// pruneKept deletes the oldest kept runs of each project that has more than max of them in a datacenter.
+// pruneKept deletes the oldest kept runs of each project that has more than max kept runs in a datacenter.
 func pruneKept(ctx context.Context, db *sqldb.DB, before time.Time, max int) error {
 	type owner struct{ datacenter, project string }
 	rows, err := db.Query(ctx, `

@@ -18,10 +18,10 @@ import (
 	"writ/ledger"
 )
 
-// rosterTables holds the rosters, and the regions, datacenters and projects of the newest one.
+// rosterTables holds the rosters, and the regions, datacenters and projects of the newest roster.
 type rosterTables struct{ tables }
 
-// AddRoster stores a roster and replaces the rows derived from the previous one.
+// AddRoster stores a roster and replaces the rows derived from the previous roster.
 func (s *rosterTables) AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error {
 	err := s.db.Write(failpoint.At(ctx, failpoint.LedgerRoster), func(tx *sqldb.Tx) error {
 		var newest int
@@ -64,7 +64,8 @@ func (s *rosterTables) AddRoster(ctx context.Context, roster *identity.Roster, s
 	return nil
 }
 
-// project replaces the rows of regions, datacenters and projects by those of the roster.
+// project replaces the rows of regions, datacenters and projects by those of the roster. It deletes the registrations
+// of the roster's supervisors.
 func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 	for _, query := range []string{`DELETE FROM datacenters`, `DELETE FROM regions`, `DELETE FROM projects`} {
 		if _, err := tx.ExecContext(ctx, query); err != nil {

@@ -22,7 +22,8 @@ var openStates = []ledger.State{ledger.StateWaiting, ledger.State(writ.RunAccept
 const maxParts = 32
 
 // listRuns builds the query for a page of runs and one more row. No index has the runs of several states or projects in
-// the order of their creation. So the query has one part for each of them, and merges the first rows of all parts.
+// the order of their creation. The query therefore has one part for each state and project, and merges the first rows
+// of all parts.
 func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
 	before, order := "<", "DESC"
 	if filter.Oldest {
@@ -62,7 +63,8 @@ func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
 	return q, nil
 }
 
-// partsOf splits a filter into filters of one state and one project, as far as their number is small.
+// partsOf splits a filter into filters of one state and one project. It does not split by project if that would exceed
+// maxParts.
 func partsOf(filter ledger.RunFilter) []ledger.RunFilter {
 	parts := []ledger.RunFilter{filter}
 	if states := len(filter.States); states > 1 {
@@ -90,8 +92,8 @@ func partsOf(filter ledger.RunFilter) []ledger.RunFilter {
 	return parts
 }
 
-// countRuns builds the query for the numbers of runs by project and state. Open and ended runs are counted separately,
-// each by their own index. So it reads no runs.
+// countRuns builds the query for the numbers of runs by project and state. Open and ended runs have separate indexes
+// and are counted separately, so the query reads only indexes.
 func countRuns(filter ledger.RunFilter) *query {
 	q := selectFrom("")
 	count := func(states []ledger.State) {
@@ -121,7 +123,7 @@ func countRuns(filter ledger.RunFilter) *query {
 	return q
 }
 
-// split returns the open and the ended ones of some states.
+// split divides states into open and ended states.
 func split(states []ledger.State) (open, ended []ledger.State) {
 	for _, state := range states {
 		if slices.Contains(openStates, state) {
@@ -154,9 +156,9 @@ func columnsFor(filter ledger.RunFilter, onlyOpen bool, in sequence) columns {
 		}
 	}
 	switch {
-	case onlyOpen: // the open runs of all projects are fewer than the runs of one
+	case onlyOpen: // all projects together have fewer open runs than one project has runs
 		unused(&c.datacenter, &c.project, &c.signer, &c.script, &c.deployment)
-	case filter.Script != "" || filter.Deployment != "": // they have fewer runs than a project
+	case filter.Script != "" || filter.Deployment != "": // a script or deployment has fewer runs than a project
 		unused(&c.datacenter, &c.project, &c.signer)
 	case in == byCreation && len(filter.Projects) > 1: // no index has the runs of several projects in this order
 		unused(&c.project)
@@ -180,7 +182,7 @@ func selectRuns(q *query, filter ledger.RunFilter, in sequence) {
 	andIn(q, c.project, filter.Projects)
 	andIs(q, c.signer, filter.Signer)
 	if filter.Prefix != "" {
-		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // sorts after all characters of an id
+		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // "~" sorts after all characters of an id
 	}
 	andIs(q, c.script, filter.Script)
 	andIs(q, c.deployment, filter.Deployment)
@@ -207,7 +209,7 @@ func selectRuns(q *query, filter ledger.RunFilter, in sequence) {
 }
 
 // silentSince adds the conditions for open runs that were created before the time `since` and make no progress: they
-// have no later event except log lines, or they repeat one call. A run whose events were pruned counts as one without
+// have no later event except log lines, or they repeat one call. A run whose events were pruned counts as a run without
 // events.
 func silentSince(q *query, since time.Time) {
 	q.and("created < ?", micros(since))

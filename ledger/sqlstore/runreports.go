@@ -26,8 +26,8 @@ func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, paramete
 		run.LogsOnly))
 }
 
-// endOf returns the time for the column ended: 0 for an open run, else the time that the datacenter reports. If it reports
-// none, the time is now.
+// endOf returns the time for the column ended: 0 for an open run, else the time that the datacenter reports. If it
+// reports no end, the time is now.
 func endOf(state ledger.State, reported, now time.Time) int64 {
 	switch {
 	case slices.Contains(openStates, state):
@@ -101,7 +101,7 @@ func (s *runTable) Unreported(
 			return run, err
 		})
 		if err != nil || len(runs) > 0 || read == 0 || !full && read < max {
-			// The next page is read only if all runs of this one are unreadable.
+			// The next page is read only if all runs of this page are unreadable.
 			return runs, err
 		}
 	}
@@ -114,7 +114,7 @@ func (s *runTable) Restate(ctx context.Context, datacenter writ.DatacenterID, jo
 		var project writ.ProjectID
 		err := tx.QueryRowContext(ctx, `SELECT journal, project FROM runs WHERE id = $1`, string(run.ID)).Scan(&told,
 			&project)
-		// If an event of the journal has reported the run, it is newer than the answer.
+		// If an event of the journal has reported the run, that event is newer than the answer.
 		if told, err = found(told, err)("run", run.ID); err != nil || told == journal {
 			return err
 		}

@@ -85,7 +85,7 @@ func (s *runTable) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.
 }
 
 // lastStored is the time at which the last event of a run was stored, or 0. It ignores log lines, which are no sign of
-// progress. A run has at most scripts.MaxLogLines of them, which bounds the rows read.
+// progress. A run has at most scripts.MaxLogLines log lines, which bounds the rows read.
 const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id AND topic <> 'log' ORDER BY events.id DESC LIMIT 1), 0)"
 
 // CountRuns counts the selected runs.

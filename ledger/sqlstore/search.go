@@ -65,5 +65,5 @@ func andText(q *query, text string) {
 	}
 	pattern := likePattern(text)
 	q.and(`(words LIKE ? ESCAPE '\' OR parameters LIKE ? ESCAPE '\' OR id IN (SELECT run FROM calls WHERE name <> '' AND name >= ? AND name < ?))`,
-		pattern, pattern, text, text+"~") // sorts after all characters of a name
+		pattern, pattern, text, text+"~") // "~" sorts after all characters of a name
 }

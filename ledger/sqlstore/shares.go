@@ -69,8 +69,8 @@ func (s *eventTables) Shares(ctx context.Context) (map[writ.DatacenterID]int64, 
 	return all, nil
 }
 
-// pruneShares deletes the days whose events or runs are all deleted, except for kept revisions: KeptRevisions limits
-// these.
+// pruneShares deletes the rows of days whose events or runs have been pruned. Kept revisions of these days no longer
+// count; KeptRevisions limits their number.
 func pruneShares(ctx context.Context, tx *sqldb.Tx, kind string, before time.Time) error {
 	_, err := tx.ExecContext(ctx, `DELETE FROM shares WHERE kind = $1 AND day < $2`, kind, micros(before)/microsPerDay)
 	return err

@@ -1,5 +1,5 @@
 // Package sqlstore is a ledger in an SQL store: PostgreSQL, a SQLite file, or ":memory:" for tests and single-process
-// setups. It knows tables and transactions, and must not know its callers.
+// setups. It must not depend on its callers.
 package sqlstore
 
 import (

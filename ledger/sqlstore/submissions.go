@@ -19,7 +19,7 @@ type submissionTable struct{ tables }
 const submissionColumns = `payload, run, datacenter, project, signer, script, state, failure, received, expires`
 
 // scanSubmission reads a submission from submissionColumns. The error of an unreadable row is an unreadableRow. If only
-// the reason of the rejection is unreadable, the submission has that error in its place.
+// the reason of the rejection is unreadable, the submission's Error describes the unreadable row instead.
 func (d *damage) scanSubmission(row scanner) (s writ.Submission, err error) {
 	s, _, err = d.scanWaiting(row)
 	return s, err
@@ -134,7 +134,7 @@ func (s *submissionTable) Submission(ctx context.Context, payload writ.Digest) (
 func (s *submissionTable) Signed(ctx context.Context, payload writ.Digest) ([]byte, error) {
 	var signed []byte
 	err := s.db.QueryRow(ctx, `SELECT signed FROM submissions WHERE payload = $1`, payload.String()).Scan(&signed)
-	if err == nil && len(signed) == 0 { // the text of a rejected submission
+	if err == nil && len(signed) == 0 { // Reject deleted the text
 		err = sql.ErrNoRows
 	}
 	return found(signed, err)("submission", payload)
@@ -224,7 +224,7 @@ func (s *submissionTable) Overdue(ctx context.Context, now time.Time, max int) (
 		},
 		func(row scanner) (found writ.Submission, at int64, payload string, err error) {
 			found, payload, err = s.damage.scanWaiting(row)
-			if isShown(found, err) { // it can expire
+			if isShown(found, err) { // it can expire without a readable reason
 				err = nil
 			}
 			return found, micros(found.Expires), payload, err

@@ -26,8 +26,9 @@ var mostUsed = writ.Used{
 	Sent: 100e9 * 3600,
 }
 
-// mostSum caps sums. A supervisor may report any number of resources, nodes and hours. A sum that overflows would fail
-// each page that contains it, and on PostgreSQL also the events that add to it. Several capped sums can still be added.
+// mostSum caps sums. A supervisor may report any number of resources, nodes and hours. An overflowing sum would make
+// the query for each page that contains it fail, and on PostgreSQL also the storing of further events. Several capped
+// sums can be added without an overflow.
 const mostSum = 1 << 60
 
 // clampUsage limits each number to the range from 0 to mostUsed. A negative number would let a datacenter reduce the
@@ -42,7 +43,7 @@ func clampUsage(u writ.Used) writ.Used {
 	}
 }
 
-// storeUsage stores the usage of an hour where it exceeds the stored one, and adds the difference to the month.
+// storeUsage raises each number of an hour's stored usage to the reported number, and adds the increase to the month.
 func storeUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, u writ.Usage) error {
 	u.Used = clampUsage(u.Used)
 	added := u.Used
@@ -147,7 +148,7 @@ func isOneMonth(filter ledger.UsageFilter) bool {
 }
 
 // sumOf returns the SQL sum of a column, at most mostSum. It adds the upper and the lower bits separately, because
-// SQLite aborts a query whose sum overflows. PostgreSQL's sum of BIGINT is NUMERIC.
+// SQLite aborts a query whose sum overflows. On PostgreSQL a sum of BIGINT cannot overflow, because it is NUMERIC.
 func sumOf(column string) string {
 	const unit = 1 << 20
 	return fmt.Sprintf("CAST(CASE WHEN SUM(%[1]s / %[2]d) < %[3]d THEN SUM(%[1]s / %[2]d) * %[2]d + SUM(%[1]s %% %[2]d) ELSE %[4]d END AS BIGINT)",
