@@ -1,7 +1,6 @@
 // Package arch checks the source against the architecture. It compares the tables "Packages" and "Outside" of
 // docs/architecture.md with the imports of every Go file, regardless of build constraints. It also limits the size of
-// files, requires package comments, and checks links in documents to files and to the tests that prove a promise. It
-// knows the form of these, but not the purpose of the packages.
+// files, requires package comments, and checks links in documents to files and to the tests that prove a promise.
 package arch
 
 import (
@@ -21,7 +20,7 @@ const (
 	maxRoot      = 2590
 )
 
-// topLevel lists the top-level directories without a row in the table.
+// topLevel lists the top-level directories that need no row in the table Packages.
 var topLevel = []string{"docs", "deploy", "tools"}
 
 // Check reads the module at the root of tree and returns a sentence for each violation, in a stable order. The error

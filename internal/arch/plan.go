@@ -106,7 +106,7 @@ func Table(text, heading string) (rows [][]string) {
 
 // cells splits a row of a table.
 func cells(line string) (all []string) {
-	const escaped = "\x00" // stands for "\|", which is not a border
+	const escaped = "\x00" // replaces "\|", which does not end a cell
 	for cell := range strings.SplitSeq(strings.Trim(strings.ReplaceAll(line, `\|`, escaped), "|"), "|") {
 		all = append(all, strings.ReplaceAll(cell, escaped, `\|`))
 	}

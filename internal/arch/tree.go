@@ -86,7 +86,7 @@ func linkedProofs(folder, text string) (all []Proof) {
 	return all
 }
 
-// isOne reports whether a test in a directory is the proof.
+// isOne reports whether p names the test in the directory.
 func (p Proof) isOne(folder, test string) bool {
 	in := slices.ContainsFunc(p.Folders, func(f string) bool {
 		parent, all := strings.CutSuffix(f, "/...")
@@ -153,7 +153,7 @@ func (s *source) has(p Proof) bool {
 // built lists top-level directories that tasks create and .gitignore contains.
 var built = []string{"bin", "dist", "tutorial"}
 
-// enter decides whether a directory belongs to the module.
+// enter returns fs.SkipDir for a directory that does not belong to the module.
 func (s *source) enter(name string) error {
 	if name == "." {
 		return nil

@@ -1,5 +1,5 @@
 // Package cgroup limits the memory, the CPUs and the number of processes of a group of processes. It supports both
-// versions of control groups; it must not know the purpose of the processes.
+// versions of control groups; it does not depend on the purpose of the processes.
 //
 // Below the root of a hierarchy, NAME is the directory of a driver's groups and NAME/GROUP one group. In version 1 each
 // controller has its own hierarchy, so a group has three directories; in version 2 it has one.
@@ -33,7 +33,7 @@ type Bounds struct {
 	Processes int64 // processes and threads
 }
 
-// PerCPU is the weight of one CPU, and the weight of everything without a group.
+// PerCPU is the weight of one CPU. It equals the kernel's default weight of a group.
 const PerCPU = 100
 
 // Groups are the groups of a driver on this host.
@@ -46,8 +46,8 @@ type Groups struct {
 	has  hierarchy
 }
 
-// Of returns the groups of a driver whose files are in a directory. Drivers with different directories have different
-// groups.
+// Of returns the groups of the driver named `whose`, whose files are in dir. Drivers with different directories have
+// different groups.
 func Of(whose, dir string) *Groups {
 	sum := sha256.Sum256([]byte(dir))
 	return &Groups{Name: "writ-" + whose + "-" + hex.EncodeToString(sum[:4])}
@@ -91,7 +91,7 @@ func (g *Groups) topDirs() []string {
 	return all
 }
 
-// Bound makes a group, or changes the limits of an existing one. Limits without a controller are ignored.
+// Bound makes a group, or changes the limits of an existing group. Limits without a controller are ignored.
 func (g *Groups) Bound(group string, b Bounds) error {
 	if err := g.create(group); err != nil {
 		return err
@@ -129,8 +129,8 @@ func (g *Groups) create(group string) error {
 	return nil
 }
 
-// Add moves a running process with all its threads into a group; its children stay where they are. It is not an error
-// if the process has ended.
+// Add moves a running process with all its threads into a group; existing children of the process stay in their groups.
+// It is not an error if the process has ended.
 func (g *Groups) Add(group string, pid int) error {
 	for _, top := range g.topDirs() {
 		err := os.WriteFile(filepath.Join(top, group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
@@ -217,8 +217,8 @@ func (g *Groups) Tidy() {
 	}
 }
 
-// kill kills the processes of a directory. Threads of this process may be there briefly while they start processes;
-// they leave by themselves.
+// kill kills the processes of a directory. Threads of this process may be in the group briefly while they start
+// processes; they leave it without being killed.
 func kill(dir string) error {
 	err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	if err == nil {

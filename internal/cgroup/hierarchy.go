@@ -98,7 +98,7 @@ func findUnified(root string, offered []string) hierarchy {
 	return h
 }
 
-// control is the file with the controllers of a directory's groups. It exists only in version 2.
+// control is the file that lists the controllers which the groups in a directory may use. It exists only in version 2.
 const control = "cgroup.subtree_control"
 
 // probe returns an error if no group can be made in a directory.

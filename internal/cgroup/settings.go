@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// setting is a value for a file of a group. A lax setting may fail, because another one enforces the limit.
+// setting is a value for a file of a group. A lax setting may fail, because another setting enforces the limit.
 type setting struct {
 	controller, file, text string
 	lax                    bool
@@ -19,7 +19,7 @@ type setting struct {
 // period is the CPU accounting period, in microseconds.
 const period = 100_000
 
-// settingsOf returns the files of limits in their order of writing.
+// settingsOf returns the settings for limits, in the order in which they must be written.
 func settingsOf(b Bounds, unified bool) (all []setting) {
 	set := func(controller, file, text string, lax bool) {
 		all = append(all, setting{controller, file, text, lax})

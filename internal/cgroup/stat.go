@@ -12,7 +12,7 @@ import (
 // Stat is the resource use of a group. Values of missing controllers are zero.
 type Stat struct {
 	Memory    int64 // current bytes
-	CPU       int64 // microseconds of CPU time since the group was made
+	CPU       int64 // microseconds of CPU time since the group was made; 0 in version 1
 	Processes int64 // current processes and threads
 	OutOf     int64 // processes that were killed at the memory limit
 	Refused   int64 // rejected new processes
@@ -62,7 +62,7 @@ func counter(dir, file, field string) int64 {
 
 // Taken returns the CPU time and the memory of a group that another program made, such as a container runtime. path is
 // relative to the root of the hierarchy. The memory does not include caches of files that the kernel can drop. found is
-// false if the group is missing or has no processes to count.
+// false if the group is missing.
 func Taken(path string) (cpuTime time.Duration, used int64, found bool) {
 	if dir := filepath.Join(defaultRoot, path); exists(dir, "cpu.stat") {
 		used = counter(dir, "memory.current", "") - counter(dir, "memory.stat", "inactive_file")
@@ -81,7 +81,8 @@ func exists(dir, file string) bool {
 	return err == nil
 }
 
-// LimitsSwap reports whether the kernel can limit the swap of groups. In version 2, some group must have the controller.
+// LimitsSwap reports whether the kernel can limit the swap of groups. In version 2, it detects this only if a group
+// below the root has the memory controller.
 func LimitsSwap() bool {
 	if exists(filepath.Join(defaultRoot, memory), "memory.memsw.limit_in_bytes") {
 		return true

@@ -30,8 +30,8 @@ func End(text string, limit int) string {
 	return mark + strings.ToValidUTF8(text[len(text)-limit:], "")
 }
 
-// OneLine replaces line breaks, shortens a text to about `most` bytes and makes it valid UTF-8. Clients escape line
-// breaks when they print a text, as they do control characters.
+// OneLine replaces line breaks by "; ", shortens a text to about `most` bytes and makes it valid UTF-8. Without the
+// replacement, clients would print line breaks escaped, like other control characters.
 func OneLine(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	return Text(strings.ToValidUTF8(text, "\uFFFD"), most)

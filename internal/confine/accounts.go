@@ -15,17 +15,17 @@ import (
 	"writ"
 )
 
-// Accounts are numbers of users that exist only for writ on this host. A process with such a number runs as that user
-// and as the group with the same number. The first number is not a user. It is the shared group of all these users. The
-// group may only traverse the directories from Top down to the users' own directories. So the users reach their own
-// files, and apart from root no other user can.
+// Accounts is a range of user numbers that only writ uses on this host. A process with such a number runs as that user
+// and as the group with the same number. The first number of the range is not a user, but the shared group of all users
+// in the range. This group may only traverse the directories from Top down to the users' own directories. Each user can
+// therefore reach its own files, and no user outside the range except root can.
 type Accounts struct {
 	SharedGroup uint32
 	First, Last uint32 // users
 	// Top is the directory that contains all files of the users. It belongs to writ; directories above it are not
 	// changed.
 	Top string
-	// Off is the reason why users are not used, or nil.
+	// Off is the reason why processes do not get separate users, or nil.
 	Off error
 }
 
@@ -37,7 +37,7 @@ func (a *Accounts) About() string {
 	return "as the user of the runner"
 }
 
-// Used reports whether processes get users.
+// Used reports whether processes get separate users.
 func (a *Accounts) Used() bool { return a != nil && a.Off == nil }
 
 // Default range. systemd assigns no user or container numbers from 1879048192 to 2147352575. useradd and the
@@ -79,7 +79,8 @@ func (t *Taken) Error() string {
 	return fmt.Sprintf("another node on this host uses the user numbers %s", numbers(t.First, t.Last))
 }
 
-// Others returns a range of the same size beside the taken one, in the format of ParseAccounts.
+// Others returns a range next to the taken range, in the format of ParseAccounts. It has the same size, or the minimum
+// size.
 func (t *Taken) Others() string {
 	many := max(t.Last-t.First, leastAccounts)
 	if t.Last > 1<<31-1-2*many { // signed 32-bit programs accept no larger numbers
@@ -99,7 +100,7 @@ func (a *Accounts) Halves() (lower, upper *Accounts) {
 	return &low, &up
 }
 
-// Choose returns the number for a name: always the same one, unless it is taken.
+// Choose returns a number that is not taken. It always returns the same number for a name, unless that number is taken.
 func (a *Accounts) Choose(name string, taken func(uint32) bool) (uint32, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
@@ -197,7 +198,8 @@ func (a *Accounts) Strangers() error {
 	return nil
 }
 
-// Mapped returns an error if this system does not have all of these numbers: a container may have only some.
+// Mapped returns an error if the user namespace of this process does not map all of these numbers. The namespace of a
+// container may map only some.
 func (a *Accounts) Mapped() error {
 	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		text, err := os.ReadFile(path)

@@ -9,7 +9,7 @@ import (
 
 // forbidden are the system calls for access to networks, other processes, namespaces and the kernel. Signals to threads
 // and descriptors of processes are not forbidden, because the Go runtime needs them when it enters a sandbox. Landlock,
-// the user and the missing rights limit them.
+// the separate user and the missing capabilities restrict their effect.
 var forbidden = []uint32{
 	unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT,
 	unix.SYS_ACCEPT4, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD,
@@ -36,7 +36,7 @@ var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": 
 const (
 	atNumber   = 0
 	atArch     = 4
-	atArgument = 16 // low half of the first one
+	atArgument = 16 // low half of the first argument
 )
 
 // filterCalls forbids system calls for this thread and its children. It has no effect on an unknown architecture.

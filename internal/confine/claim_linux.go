@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Claim reserves these numbers on this host until the returned closer is closed or the process ends. All claims share a
-// lock file with one byte per number. The error is a *Taken if another claim overlaps.
+// Claim reserves these numbers on this host until the returned closer is closed or the process ends. path names a lock
+// file with one byte per number, which all claims on the host share. The error is a *Taken if another claim overlaps.
 func (a *Accounts) Claim(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

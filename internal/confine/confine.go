@@ -1,5 +1,5 @@
 // Package confine starts processes with minimal rights: in a cgroup, in a network namespace, as a separate user, and
-// without a way to gain rights. It must not know the purpose of the processes.
+// without a way to gain rights. It does not depend on the purpose of the processes.
 package confine
 
 import (
@@ -20,7 +20,7 @@ type Cell struct {
 	Namespace   string         // path of a network namespace; "" inherits the namespace
 	User        uint32         // user, and the group with the same number; 0 inherits both
 	SharedGroup uint32         // a second group, see Accounts.SharedGroup; ignored if User is 0
-	Devices     []string       // devices that it opens; it gets the groups of their files
+	Devices     []string       // devices that the process opens; it gets the groups of their files
 	Sandbox     *Sandbox       // nil for none; a sandboxed process has limits instead of a cgroup
 }
 

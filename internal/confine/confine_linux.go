@@ -14,7 +14,8 @@ import (
 )
 
 // Start starts a process in a cell. The process can never gain rights that the starting process does not have
-// (no_new_privs); with a user it has no capabilities. The error is a *Barred if the user may not execute the program.
+// (no_new_privs); if in.User is set, it has no capabilities. The error is a *Barred if the user may not execute the
+// program.
 //
 // The process inherits these properties from the thread that starts it. A thread cannot revert some of them, so the
 // starting thread ends afterwards.
@@ -23,7 +24,7 @@ func Start(cmd *exec.Cmd, in Cell) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	if in.Namespace == "" {
-		in.Namespace = "/proc/thread-self/ns/net" // of this thread, not of the new one
+		in.Namespace = "/proc/thread-self/ns/net" // of this thread, not of the starting thread
 	}
 	namespace, err := os.Open(in.Namespace)
 	if err != nil {
@@ -35,8 +36,8 @@ func Start(cmd *exec.Cmd, in Cell) error {
 	return <-started
 }
 
-// onOwnThread runs `do` on a thread that ends afterwards. The main thread of the process cannot end alone, so a caller
-// on the main thread gets another one.
+// onOwnThread runs `do` on a thread that ends afterwards. The main thread of the process cannot end alone, so for a
+// caller on the main thread, `do` runs on another thread.
 func onOwnThread(done chan<- error, do func() error) {
 	runtime.LockOSThread() // not unlocked, so the thread ends, unless it is the main thread
 	if unix.Gettid() != os.Getpid() {
@@ -45,7 +46,7 @@ func onOwnThread(done chan<- error, do func() error) {
 	}
 	defer runtime.UnlockOSThread()
 	inner := make(chan error, 1)
-	go onOwnThread(inner, do) // the main thread is locked here, so this runs on another one
+	go onOwnThread(inner, do) // the main thread is locked here, so this runs on another thread
 	done <- <-inner
 }
 

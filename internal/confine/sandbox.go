@@ -12,8 +12,8 @@ type Sandbox struct {
 	// Files are open files that the process inherits. It may reopen them by /dev/fd for reading, and for writing if
 	// Write is set.
 	Files []File
-	// Read are files and directory trees that it may read and execute, beside its program and the libraries of the
-	// system.
+	// Read are files and directory trees that it may read and execute, in addition to its program and the libraries of
+	// the system.
 	Read   []string
 	Limits Limits
 }
@@ -34,7 +34,7 @@ type Limits struct {
 	Processes uint64
 }
 
-// libraries are the library directories of systems. Missing ones are ignored.
+// libraries are the library directories of common Linux distributions. Missing directories are ignored.
 var libraries = []string{
 	"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/nix/store", "/gnu/store",
 	"/etc/ld.so.cache",

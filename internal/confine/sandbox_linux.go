@@ -93,7 +93,7 @@ func (s *Sandbox) fence(program string, user uint32) error {
 		return nil // file modes keep the user out
 	}
 	all := handled(version)
-	// Older kernels only accept the first fields; newer ones accept each of these lengths.
+	// Older kernels only accept the first fields; newer kernels accept each of these lengths.
 	size := unsafe.Sizeof(all.Handled_access_fs)
 	switch {
 	case version >= 6:
@@ -171,7 +171,7 @@ func allowAt(rules, at int, access uint64) error {
 // shell sets resource limits before it executes the program. A process may always lower its own limits.
 const shell = "/bin/sh"
 
-// wrap makes a command set its limits before it starts its program.
+// wrap makes cmd set the limits in a shell, which then executes the program.
 func (l Limits) wrap(cmd *exec.Cmd, user uint32) {
 	const block = 512 // bytes; the unit of file sizes in shells
 	script := "ulimit -c 0"

@@ -50,7 +50,7 @@ func inOwnNamespace(pid int) (bool, error) {
 	return other(pid, "root/.", "/")
 }
 
-// other reports whether a file of a process in /proc differs from one of this process.
+// other reports whether the file `name` of a process in /proc differs from `ours`, the path of a file of this process.
 func other(pid int, name, ours string) (bool, error) {
 	its, err := os.Stat(fmt.Sprintf("/proc/%d/%s", pid, name))
 	if err != nil {
@@ -134,7 +134,7 @@ func processes(of func(user uint32) bool) (map[uint32][]int, error) {
 }
 
 // contained reports whether a process is in a container whose root switched to the user. An unprivileged process can
-// get its own PID namespace or root directory only in a user namespace of its own; such a process does not count as
+// get its own PID namespace or root directory only in its own user namespace; such a process does not count as
 // contained, so that it is found and ended. If the kernel does not permit the check, the process does not count as
 // contained.
 func contained(pid int) bool {
@@ -148,7 +148,7 @@ func contained(pid int) bool {
 // between is the poll interval of End.
 const between = 2 * time.Millisecond
 
-// End kills all processes of a user. If it returns nil, no process is left.
+// End kills all processes of a user, except those in containers. If it returns nil, none of these processes is left.
 func End(ctx context.Context, user uint32) error {
 	if user == 0 {
 		return errors.New("the processes of root must not be ended")

@@ -1,4 +1,4 @@
-// Package ctxio stops reads at the end of a context. It must not know the data.
+// Package ctxio stops reads at the end of a context. It does not interpret the data.
 package ctxio
 
 import (
@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Reader reads from From until Ctx ends, and then returns the error of Ctx.
+// Reader reads from From until Ctx ends, and then returns the error of Ctx. It does not interrupt a Read in progress.
 type Reader struct {
 	Ctx  context.Context
 	From io.Reader

@@ -1,4 +1,4 @@
-// Package diskformat recognises files that are not raw disks. It must not know the origin or the use of a file.
+// Package diskformat recognises files that are not raw disks. It does not depend on the origin or the use of a file.
 package diskformat
 
 import (
@@ -19,7 +19,8 @@ type Format struct {
 
 const (
 	sector = 512
-	// startBytes covers every signature at the start of a file. The last one is the volume descriptor of ISO 9660.
+	// startBytes covers all bytes that Recognise compares at the start of a file. The last are in the volume descriptor
+	// of ISO 9660.
 	startBytes = 0x8006
 
 	unpack   = "unpack it, and fetch the result with its own SHA-256: "
@@ -28,7 +29,7 @@ const (
 	lookAtIt = "the server answered with something other than the image; open the URL in a browser, and look for a login or an error"
 )
 
-// signature is a text at a fixed place of a file. A negative place counts from its end.
+// signature is a text at a fixed offset in a file. A negative offset counts from the end of the file.
 type signature struct {
 	at   int64
 	text string

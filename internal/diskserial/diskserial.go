@@ -1,4 +1,4 @@
-// Package diskserial reads the serial numbers of disks from the kernel's files. It must not know the use of the
+// Package diskserial reads the serial numbers of disks from the kernel's files. It does not depend on the use of the
 // numbers.
 package diskserial
 

@@ -19,7 +19,7 @@ func Of(path string) (size, free int64, err error) {
 }
 
 // Share returns the part of a disk that images may use together, in bytes: fixed or, if that is 0, a quarter of the
-// disk that holds a path. If the size of the disk is unknown, images must not use it.
+// disk that holds a path. After an error the size of the disk is unknown, and images must not use the disk.
 func Share(path string, fixed int64) (int64, error) {
 	if fixed > 0 {
 		return fixed, nil
@@ -28,8 +28,8 @@ func Share(path string, fixed int64) (int64, error) {
 	return size / 4, err
 }
 
-// PerFile returns the size of the disk that holds a path for each file that it can have, in bytes. It returns 0 for a disk
-// without a fixed number of files, like btrfs.
+// PerFile returns the size of the disk that holds a path, divided by its maximum number of files, in bytes. It returns
+// 0 for a disk without a fixed number of files, like btrfs.
 func PerFile(path string) (int64, error) {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(path, &disk); err != nil || disk.Files == 0 {

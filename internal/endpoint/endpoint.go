@@ -1,4 +1,4 @@
-// Package endpoint formats the addresses at which clients reach resources. It must not know how they get there.
+// Package endpoint formats the addresses at which clients reach resources. It does not depend on how packets get there.
 package endpoint
 
 import (

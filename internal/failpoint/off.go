@@ -41,7 +41,8 @@ func Listener(l net.Listener) net.Listener { return l }
 // Dial opens connections; see Dialer.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Dialer returns a dial function whose connections can be torn. A nil Dial is the caller's default.
+// Dialer returns a dial function whose connections can be torn. It returns nil for a nil Dial, and the caller then uses
+// its default.
 func Dialer(d Dial) Dial { return d }
 
 // Step returns the function that drivers of a module call before each change of their host.

@@ -287,8 +287,8 @@ func Step(module string) func(name string) {
 	}
 }
 
-// ledger is the file of the steps at which a process has ended, or, with lives, which a process has reached. Each line
-// has a step and a count: how often the process had reached that step.
+// ledger is the file of the steps at which a process has ended. If lives is set, it is the file of the steps that a
+// process has reached. Each line has a step and the number of times that the process had reached it.
 type ledger struct {
 	path  string
 	lives bool // record the steps without ending the process

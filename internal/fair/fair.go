@@ -1,6 +1,7 @@
 // Package fair shares a scarce resource between tenants by their past use, like start-time fair queueing. The tenant
-// with the least use is served first. A tenant that starts to compete begins at the level of those being served. Use
-// without competition is never charged later. The package knows no domain: a tenant is a name, and use is a duration.
+// with the least use is served first. A tenant that starts to compete begins with the same use as the tenants being
+// served. Use without competition is never charged later. The package depends on no domain: a tenant is a name, and use
+// is a duration.
 package fair
 
 import (
@@ -62,7 +63,7 @@ func (q *Queue[T]) PushFront(name string, item T) {
 	t.waiting = append([]waiting[T]{{item, 0}}, t.waiting...)
 }
 
-// awake returns a tenant that competes again. Time without demand gives it no credit.
+// awake returns a tenant that is about to compete. Time without demand gives the tenant no credit.
 func (q *Queue[T]) awake(name string) *tenant[T] {
 	t := q.tenant(name)
 	if len(t.waiting) == 0 && t.served == 0 {
@@ -71,9 +72,9 @@ func (q *Queue[T]) awake(name string) *tenant[T] {
 	return t
 }
 
-// Next removes and returns the next item to serve. `now` must not decrease between calls. It picks the first permitted
-// item of the tenant with the least use, including the running time of its items being served. If the function `may`
-// returns false for an item, Next continues with the later items of its tenant.
+// Next removes and returns the next item to serve. `now` must not decrease between calls. Next picks the first
+// permitted item of the tenant with the least use, including the running time of its items being served. If the
+// function `may` returns false for an item, Next continues with the later items of its tenant.
 func (q *Queue[T]) Next(
 	now time.Duration, may func(tenant string, served int, item T) bool,
 ) (item T, grant Grant, ok bool) {

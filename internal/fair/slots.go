@@ -23,7 +23,8 @@ func Most(slots int) (n int) {
 	return n
 }
 
-// Slots is a semaphore with Size slots. Tenants share them by the time that they hold them.
+// Slots is a semaphore with Size slots. The tenant that has held slots for the shortest total time gets the next free
+// slot.
 type Slots struct {
 	Size   int
 	Most   int                     // limit per tenant; 0 means the limit of May

@@ -13,12 +13,13 @@ import (
 // LF.
 func IsUnsafe(r rune) bool { return Is(r) || IsControl(r) }
 
-// EscapeText returns s with each unsafe character written as an escape, `\u202e`. CR stays: it ends lines of scripts.
+// EscapeText returns s with each unsafe character written as an escape, `\u202e`. CR stays unescaped, because it can
+// end lines of scripts.
 func EscapeText(s string) string {
 	return escape(s, func(r rune) bool { return IsUnsafe(r) && r != '\r' })
 }
 
-// Escape returns s with each hidden character written as an escape, `\u202e`. Control characters stay.
+// Escape returns s with each hidden character written as an escape, `\u202e`. Control characters stay unescaped.
 func Escape(s string) string { return escape(s, Is) }
 
 func escape(s string, unsafe func(rune) bool) string {

@@ -1,5 +1,6 @@
 // Package hidden detects characters that make a text look different from its content: invisible characters, characters
-// that change the text direction, and letters that look like Latin ones. It must not know the subject of the text.
+// that change the text direction, and letters that look like Latin letters. It does not depend on the subject of the
+// text.
 package hidden
 
 import (
@@ -40,7 +41,7 @@ const likeLatin = "аеорсухіјѕһԁԛԝѵӏАВЕКМНОРСТУХІЈ�
 	"ᎠᎡᎢᎪᎬᎳᎷᎻᏀᏃᏆᏚᏟᏢᏦᏮ" + // Cherokee
 	"ɑɡꓐꓑꓒꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓤꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴ" // IPA, Lisu
 
-// Lookalike reports whether a letter or digit outside ASCII looks like an ASCII one.
+// Lookalike reports whether a letter or digit outside ASCII looks like an ASCII letter or digit.
 func Lookalike(r rune) bool {
 	switch {
 	case r < 0x80:
@@ -51,7 +52,7 @@ func Lookalike(r rune) bool {
 	return strings.ContainsRune(likeLatin, r)
 }
 
-// Disguised reports whether a word looks like another one: it mixes Latin letters with lookalikes or, for a name,
+// Disguised reports whether a word looks like another word: it mixes Latin letters with lookalikes or, for a name,
 // consists only of lookalikes.
 func Disguised(word string, isName bool) bool {
 	latin, alike, others := 0, 0, 0

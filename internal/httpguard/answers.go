@@ -14,7 +14,7 @@ const LargeAnswer = 64 << 10
 var errNoRoom = errors.New("too many large answers are being sent")
 
 // MeteredWriter counts the bytes of large answers until the client has read them. It sends the status with the first
-// byte of the answer, so that an answer without room can still be refused.
+// byte of the answer, so that it can still refuse an answer for which Reserve returns false.
 type MeteredWriter struct {
 	http.ResponseWriter
 	Reserve func(bytes int) (release func(), ok bool)
@@ -35,8 +35,8 @@ func (m *MeteredWriter) WriteHeader(status int) {
 	}
 }
 
-// Write implements io.Writer. An answer without room is refused. If a part of it was sent before, the connection is
-// broken.
+// Write implements io.Writer. If Reserve returns false, Write sends the answer of Refuse instead. If a part of the
+// answer was sent before, Write breaks the connection.
 func (m *MeteredWriter) Write(b []byte) (int, error) {
 	if m.refused {
 		return len(b), nil

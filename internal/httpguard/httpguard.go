@@ -1,6 +1,7 @@
-// Package httpguard prevents foreign web pages from using an operator's browser as a client of an internal server,
-// through a host name that they point to it (DNS rebinding) or through cross-site requests (CSRF). Every HTTP listener
-// of writ has a guard, regardless of its address. The package must not know the content of the server.
+// Package httpguard prevents foreign web pages from using an operator's browser as a client of an internal server. It
+// refuses requests to a foreign host name that resolves to the server (DNS rebinding) and cross-site requests (CSRF).
+// Every HTTP listener of writ has a guard, regardless of its address. The package does not depend on the content of the
+// server.
 package httpguard
 
 import (
@@ -50,7 +51,8 @@ func (g *Guard) knows(host string) bool {
 	return host != "" && slices.ContainsFunc(g.Names, func(name string) bool { return host == hostOf(name) })
 }
 
-// crossOrigin reports whether a page of another site sent a request. Clients other than browsers send neither header.
+// crossOrigin reports whether a page of another site sent a request. Clients other than browsers send neither the
+// header Origin nor Sec-Fetch-Site.
 func (g *Guard) crossOrigin(r *http.Request) bool {
 	if origins, ok := r.Header["Origin"]; ok {
 		if len(origins) != 1 {

@@ -16,7 +16,7 @@ const MaxLength = 512
 // Example is a reference for messages.
 const Example = "docker.io/library/nginx:1.27"
 
-// Reference names an image at a registry. It has a tag, a digest, or both; then the digest decides.
+// Reference names an image at a registry. It has a tag, a digest, or both. With both, the digest decides.
 type Reference struct {
 	Registry   string // host, with the port if there is one: "docker.io"
 	Repository string // "library/nginx"

@@ -19,7 +19,7 @@ type Bodies struct {
 	units
 }
 
-// left returns the bytes that remain after n more. The caller holds the lock.
+// left returns the number of free bytes that would remain if n more bytes were taken. The caller holds the lock.
 func (b *Bodies) left(n int) int { return cmp.Or(b.Size, DefaultBodies) - b.taken - n }
 
 // Meter returns a reader of body that counts its bytes for the network of a remote address. If the limit is reached,
@@ -46,8 +46,8 @@ func (m *meteredBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Reserve counts the bytes of a body for a network or person. Without room for them, ok is false. The bytes count until
-// release is called.
+// Reserve counts the bytes of a body for a network or person. If they exceed the limit, ok is false. The bytes count
+// until release is called.
 func (b *Bodies) Reserve(name string, bytes int) (release func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

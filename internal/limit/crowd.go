@@ -7,8 +7,8 @@ import (
 )
 
 // Crowd limits the open connections of a listener. If it is full, a new connection takes the place of the oldest
-// connection of the network with the most, so that networks with few connections always find a place. If no other
-// network has more connections than the new connection's network would have, the new one is closed.
+// connection of the network with the most connections. Networks with few connections therefore always find a place. If
+// no other network has more connections than the new connection's network would have, the new connection is closed.
 //
 // Do not use it for servers behind a proxy, because all clients of the proxy are one network. See Shares.
 type Crowd struct {
@@ -42,7 +42,7 @@ func (c *Crowd) enter(conn net.Conn) (leave func(), ok bool) {
 	}, true
 }
 
-// displacedBy returns the connection that ends for a new one of a network, or nil.
+// displacedBy returns the connection to close so that a new connection of a network finds a place, or nil.
 func (c *Crowd) displacedBy(network string) *crowdConn {
 	count := make(map[string]int)
 	for _, other := range c.open {

@@ -1,4 +1,5 @@
-// Package limit limits the requests, connections and log lines of single clients, so that others get their share.
+// Package limit limits the requests, connections and log lines of single clients, so that other clients get their
+// share.
 package limit
 
 import (
@@ -29,8 +30,8 @@ func NetworkOf(remote string) string {
 	return network.String()
 }
 
-// Take counts a request of an address ("host:port") with a cost. It returns 0, or the time to wait before the next
-// request.
+// Take counts a request of an address ("host:port") with a cost. It returns 0 if the request is within the limit.
+// Otherwise it does not count the request, and returns the time to wait before a retry.
 func (l *Addresses) Take(remote string, cost int, now time.Time) time.Duration {
 	wait, _ := l.rates.reserve(NetworkOf(remote), l.PerSecond, int(2*l.PerSecond)+1, cost, 0, now)
 	return wait

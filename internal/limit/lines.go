@@ -13,9 +13,9 @@ import (
 // repeatInterval is the interval in which a repeated line is only counted.
 const repeatInterval = 10 * time.Second
 
-// Lines limits log lines that clients can cause at will. The first line of a kind is logged at once. Later ones are
-// logged once per interval, with their count. The zero value is ready to use. Kinds are never dropped, so they must be
-// constants or names of principals in the roster.
+// Lines limits log lines that clients can cause at will. The first line of a kind is logged at once. Later lines of
+// that kind are logged once per interval, with their count. The zero value is ready to use. Kinds are never dropped, so
+// they must be constants or names of principals in the roster.
 type Lines struct {
 	// AtOnce is the number of lines of a kind that are logged before further lines are only counted; 0 means 1. A
 	// higher number suits kinds whose individual lines matter.
@@ -30,7 +30,8 @@ type line struct {
 	times int // since the last logged line
 }
 
-// Say counts a line of a kind. It reports whether to log it now, and for how many lines.
+// Say counts a line of a kind. It reports whether to log the line now. times is the number of lines of the kind since
+// the last logged line, including this line.
 func (l *Lines) Say(kind string, now time.Time) (times int, say bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +51,7 @@ func (l *Lines) Say(kind string, now time.Time) (times int, say bool) {
 	return times, true
 }
 
-// serverSays lists the known kinds of log lines of an http.Server. All others count as one more kind.
+// serverSays lists the known kinds of log lines of an http.Server. All other lines form one further kind.
 var serverSays = []string{"http: TLS handshake error", "http: panic serving", "http: Accept error"}
 
 // ErrorLog returns a logger for the field ErrorLog of an http.Server. It limits the lines, because clients that speak

@@ -21,14 +21,15 @@ type Names struct {
 
 func (l *Names) atOnce() int { return cmp.Or(l.AtOnce, int(2*l.PerSecond)+1) }
 
-// Charge counts an action that has already happened, even beyond the limit. Later actions wait until it is paid off.
+// Charge counts an action that has already happened, even beyond the limit. Later actions wait until the excess has
+// drained at the rate PerSecond.
 func (l *Names) Charge(name string, cost int) {
 	now := time.Now()
 	l.rates.of(name, l.PerSecond, l.atOnce(), now).ReserveN(now, min(cost, l.atOnce()))
 }
 
-// Wait waits for the turn of a request with a cost. A cost of 0 waits until earlier charges are paid off. If the wait
-// would exceed `most`, Wait returns at once with the time to wait before a retry, and does not count the request.
+// Wait waits for the turn of a request with a cost. A cost of 0 waits only for the excess of earlier charges. If the
+// wait would exceed `most`, Wait returns at once with the time to wait before a retry, and does not count the request.
 // Otherwise it returns 0. The only error is the error of ctx.
 func (l *Names) Wait(ctx context.Context, name string, cost int, most time.Duration) (again time.Duration, err error) {
 	wait, ok := l.Reserve(name, cost, most)
@@ -103,7 +104,7 @@ func (r *rates) reserve(
 	key string, perSecond float64, atOnce, cost int, most time.Duration, now time.Time,
 ) (wait time.Duration, ok bool) {
 	of := r.of(key, perSecond, atOnce, now)
-	r.mu.Lock() // otherwise a concurrent reservation would miss the budget returned by a cancelled one
+	r.mu.Lock() // otherwise a concurrent reservation would miss the budget returned by a cancelled reservation
 	defer r.mu.Unlock()
 	return reserve(of, min(cost, atOnce), most, now)
 }

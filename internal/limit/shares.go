@@ -7,8 +7,8 @@ import (
 	"writ/internal/fair"
 )
 
-// Shares has Size places, which networks may hold for any time. It limits each network, so that others always find a
-// place.
+// Shares has Size places, which networks may hold for an unlimited time. It limits each network, so that others always
+// find a place.
 type Shares struct {
 	Size int
 
@@ -48,7 +48,7 @@ func (u *units) reserve(name string, n, free int) (release func(), ok bool) {
 	}), true
 }
 
-// take is reserve for units that give releases.
+// take is like reserve, but the caller releases the units with give.
 func (u *units) take(name string, n, free int) bool {
 	if !fair.May(u.has[name], free) {
 		return false

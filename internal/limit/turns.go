@@ -18,7 +18,7 @@ type Turns struct {
 	mu    sync.Mutex
 	line  fair.Queue[*waiter]
 	taken int
-	ahead int         // requests without turns in progress
+	ahead int         // requests in progress that called Precede
 	last  time.Time   // when the last turn was granted
 	later *time.Timer // grants the next turn while ahead is not 0
 }
@@ -26,8 +26,8 @@ type Turns struct {
 // pace is the minimum time between the starts of two turns while other requests are in progress.
 const pace = 5 * time.Millisecond
 
-// Precede slows the turns down until `end` is called: at most one begins every 5 ms. A request that takes no turn calls
-// it, so that it need not share the processors with hundreds of requests that do.
+// Precede slows the turns down until `end` is called: at most one begins every 5 ms. Requests that take no turns call
+// it, so that hundreds of requests with turns do not compete with them for the processors.
 func (t *Turns) Precede() (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

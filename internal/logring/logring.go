@@ -1,5 +1,5 @@
 // Package logring keeps the last lines of a log in a file of fixed size. A Ring writes them. Read returns them, even
-// during writes and after a crash. The package must not know the content of the lines.
+// during writes and after a crash. The package does not interpret the lines.
 package logring
 
 import (
@@ -66,7 +66,7 @@ type Ring struct {
 
 	mu      sync.Mutex
 	waiting []Line
-	lost    int // lines dropped since the last waiting one
+	lost    int // lines dropped since the last line in waiting
 }
 
 // New returns a ring. Lines wait until Run is called.

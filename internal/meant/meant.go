@@ -1,4 +1,4 @@
-// Package meant suggests a known name for a mistyped one. It must not know the owners of the names.
+// Package meant suggests a known name for a mistyped one. It does not depend on the meaning of the names.
 package meant
 
 import (
@@ -26,7 +26,7 @@ func Hint(word string, candidates []string, sentence string) string {
 	return strings.TrimPrefix(Question(word, candidates)+" "+sentence, " ")
 }
 
-// Among is Hint for candidates with names.
+// Among is Hint for a list of values with names.
 func Among[T any](word string, all []T, name func(T) string, sentence string) string {
 	names := make([]string, len(all))
 	for i, one := range all {
@@ -38,7 +38,8 @@ func Among[T any](word string, all []T, name func(T) string, sentence string) st
 // maxMembers limits the members in a help text.
 const maxMembers = 16
 
-// Member returns the help for an unknown member of a value, "it": the closest member, otherwise the list of members.
+// Member returns the help for an unknown member of a value: a question about the closest member or, if none is close,
+// the list of members of "it".
 func Member(name string, members []string) string {
 	if closest := Closest(name, members); closest != "" {
 		return fmt.Sprintf("did you mean %q?", closest)

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Counts returns counters of events by labels. Their values must be constants of the program, not texts that clients
-// choose, because no counter is ever dropped.
+// Counts returns counters of events by labels. The label values must be constants of the program, not texts that
+// clients choose, because no counter is ever dropped.
 func Counts(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
@@ -18,13 +18,13 @@ func Events(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// Durations returns a histogram of durations in seconds. Its buckets cover milliseconds to hours, because slow means
-// different times in different places.
+// Durations returns a histogram of durations in seconds. Its buckets cover milliseconds to hours, because the usual
+// durations of different operations differ that much.
 func Durations(name, help string) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 }
 
-// DurationsOf returns histograms like Durations by labels. As with Counts, the labels must be constants.
+// DurationsOf returns histograms like Durations by labels. As with Counts, the label values must be constants.
 func DurationsOf(name, help string, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }

@@ -1,6 +1,6 @@
-// Package metrics sends the metrics of the parts of a process to Prometheus. A part names each metric in one place, with
-// its help text, its labels and its value. Counters and histograms come from the Prometheus library. The package must
-// not know any metric or how a page is served.
+// Package metrics sends the metrics of the parts of a process to Prometheus. A part names each metric in one place,
+// with its help text, its labels and its value. Counters and histograms come from the Prometheus library. The package
+// depends neither on single parts nor on the server of the metrics.
 package metrics
 
 import (

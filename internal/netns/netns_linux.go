@@ -1,4 +1,4 @@
-// Package netns moves a goroutine into a Linux network namespace and back. It must not know the content of the
+// Package netns moves a goroutine into a Linux network namespace and back. It does not depend on the content of the
 // namespace.
 package netns
 
@@ -22,13 +22,13 @@ func Enter(path string) (leave func(), err error) {
 	return move(func() error { return unix.Setns(int(there.Fd()), unix.CLONE_NEWNET) })
 }
 
-// Prepare makes a directory for the files of namespaces a shared mount point, as ip-netns(8) does. Without that, a later
-// `ip netns add` mounts the directory on itself. Then the first mounts stay below, and their files cannot be removed.
-// Prepare does not change a directory with files.
+// Prepare makes a directory for the files of namespaces a shared mount point, as ip-netns(8) does. Without that, a
+// later `ip netns add` mounts the directory on itself. That mount hides the mounts of earlier namespaces, so their
+// files cannot be removed. Prepare does not change a directory with files.
 func Prepare(dir string) error {
 	share := func() error { return unix.Mount("", dir, "", unix.MS_SHARED|unix.MS_REC, "") }
 	err := share()
-	if !errors.Is(err, unix.EINVAL) { // EINVAL: no mount point
+	if !errors.Is(err, unix.EINVAL) { // EINVAL: dir is not a mount point
 		return err
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Package netns moves a goroutine into a Linux network namespace and back. It must not know the content of the
+// Package netns moves a goroutine into a Linux network namespace and back. It does not depend on the content of the
 // namespace.
 package netns
 

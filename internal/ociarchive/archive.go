@@ -1,5 +1,5 @@
-// Package ociarchive checks untrusted archives of container images: tar files with an OCI image layout. It must not
-// know the origin of an archive or the containers made from it.
+// Package ociarchive checks untrusted archives of container images: tar files with an OCI image layout. It does not
+// depend on the origin of an archive or on the containers made from it.
 //
 // A daemon stores blobs and unpacked layers of all projects together, and finds them by digests that archives name: a
 // blob by its own digest, an unpacked layer by the diff_ids in the config. Knowledge of a digest must not give access
@@ -87,7 +87,7 @@ type blob struct{ offset, size int64 }
 type look struct {
 	digest    digest.Digest
 	mediaType string
-	chosen    bool // the platform in its descriptor decides, not the one in its config
+	chosen    bool // its descriptor has a platform, so the platform in its config does not matter
 }
 
 func (a *archive) scan(ctx context.Context) error {
@@ -106,7 +106,7 @@ func (a *archive) scan(ctx context.Context) error {
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
-		if isSparse(header) { // containerd would write its holes into its store
+		if isSparse(header) { // containerd would write the holes into its store
 			return noArchive("it has a sparse file")
 		}
 		if err := a.see(ctx, header, r); err != nil {
@@ -193,7 +193,7 @@ func (a *archive) checkLayout() error {
 	if _, ok := a.texts[ocispec.ImageIndexFile]; !ok {
 		return noArchive("it has no %s", ocispec.ImageIndexFile)
 	}
-	if valuesOf(docker) > maxValues { // containerd's client decodes it before it prefers the layout
+	if valuesOf(docker) > maxValues { // containerd's client decodes it, even if it then uses the OCI layout
 		return noArchive("its %s has more than %d values", dockerFile, maxValues)
 	}
 	return nil

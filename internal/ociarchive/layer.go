@@ -66,18 +66,18 @@ type Unpacked struct {
 // maxFiles limits the files of an image. Large images have some hundred thousand.
 const maxFiles = 2_000_000
 
-// Layers computes diff_ids of layers, and limits the space of all layers of an image together. Its methods may be called
+// Layers computes diff_ids of layers, and limits the total space of all layers of an image. Its methods may be called
 // concurrently.
 type Layers struct {
 	most    int64 // limit in bytes
-	perFile int64 // bytes that a file counts at least, on average
+	perFile int64 // minimum bytes per file, on average over all files
 
 	bytes, files atomic.Int64 // of the layers so far
 }
 
-// NewLayers returns a Layers with the limit for one image, or with a lower one in bytes. perFile is the space for each
-// inode of the disk, or 0 if the disk makes inodes when it needs them. Images then use as much of the inodes as of the
-// space.
+// NewLayers returns a Layers that limits one image to `most` bytes, or to maxUnpacked if that is less. perFile is the
+// disk's space per inode in bytes, or 0 for a disk without a fixed number of inodes. It prevents an image from using a
+// larger share of the inodes than of the space.
 func NewLayers(most, perFile int64) *Layers {
 	return &Layers{most: min(most, maxUnpacked), perFile: perFile}
 }
@@ -96,9 +96,9 @@ func (l *Layers) check(bytes, files int64) error {
 	return nil
 }
 
-// Unpack reads a layer. It counts the layer as often as the image has it: containerd unpacks each occurrence into a
-// directory of its own. It returns ARGUMENTS_INVALID if the layer has an unknown type or is damaged, or if the layers so
-// far are too large. It reads content to its end unless it returns an error.
+// Unpack reads a layer. It counts the layer `times` times, its number of occurrences in the image, because containerd
+// unpacks each occurrence into a separate directory. It returns ARGUMENTS_INVALID if the layer has an unknown type or
+// is damaged, or if the layers so far are too large. It reads content to its end unless it returns an error.
 func (l *Layers) Unpack(layer ocispec.Descriptor, times int, content io.Reader) (Unpacked, error) {
 	looks, ok := layerTypes[layer.MediaType]
 	if !ok {

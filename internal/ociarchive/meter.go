@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// blockBytes is the space of a directory, and the smallest space of a file with data: a page, the usual block of
-	// ext4 and btrfs. The 512 bytes of an entry in the tar file stand for its inode and its name.
+	// blockBytes is the space of a directory, and the smallest space of a file with data: a page, the usual block of ext4
+	// and btrfs. The 512-byte header of an entry in the tar file counts as the space of its inode and name.
 	blockBytes = 4 << 10
 	// shortLink is the longest target of a symbolic link that ext4 stores in the inode, in bytes.
 	shortLink = 59
@@ -86,12 +86,12 @@ func (m *meter) entry(header *tar.Header) error {
 }
 
 // missingParents returns the number of directories above an entry that containerd has to make. Directories of earlier
-// entries of the layer exist. A layer can replace a link of another layer, so that a known path leads to another
-// directory; knownDepth limits the number of directories that an entry makes in this way.
+// entries of the layer exist. If a layer replaces a link of an earlier layer, a known path leads to another directory,
+// and some new directories are not counted; knownDepth limits their number per entry.
 func (m *meter) missingParents(header *tar.Header) (missing int) {
 	parts := strings.Split(path.Clean("/" + header.Name)[1:], "/")
 	last := len(parts) - 1
-	parts[last] = strings.TrimPrefix(parts[last], ".wh.") // the name of a removed file
+	parts[last] = strings.TrimPrefix(parts[last], ".wh.") // prefix of an entry that removes a file
 	var sum maphash.Hash
 	sum.SetSeed(m.seed)
 	for depth, part := range parts {
@@ -109,7 +109,8 @@ func (m *meter) missingParents(header *tar.Header) (missing int) {
 	return missing
 }
 
-// remember adds a path. It forgets all paths if the entry may replace a link, because they may then lead elsewhere.
+// remember adds a path. It first forgets all paths if there are too many. It also does so if the entry may replace a
+// link, because paths through the link then lead elsewhere.
 func (m *meter) remember(hash uint64, isDir bool) {
 	was, ok := m.known[hash]
 	if ok && !(was && isDir) || len(m.known) == maxKnown {

@@ -1,5 +1,5 @@
-// Package opening parses and formats the ports of a node that its operator opens for publication. It must not know the
-// users of the ports.
+// Package opening parses and formats the ports of a node that its operator opens for publication. It does not depend on
+// the users of the ports.
 package opening
 
 import (

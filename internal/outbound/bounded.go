@@ -25,8 +25,8 @@ const (
 	maxFailure = 64 << 10
 )
 
-// Bounded limits the bodies of answers. It requests bodies without an encoding and rejects others, because a decoder may
-// take any amount of memory.
+// Bounded limits the bodies of answers. It requests bodies without an encoding and rejects encoded bodies, because a
+// decoder may take any amount of memory.
 type Bounded struct {
 	By    http.RoundTripper
 	Most  int64         // bytes of a body
@@ -36,13 +36,13 @@ type Bounded struct {
 // mostKey is the key of the limit of a context.
 type mostKey struct{}
 
-// WithMost returns a context whose requests have another limit than Bounded.Most, in bytes.
+// WithMost returns a context whose requests have the limit `most`, in bytes, instead of Bounded.Most.
 func WithMost(ctx context.Context, most int64) context.Context {
 	return context.WithValue(ctx, mostKey{}, most)
 }
 
-// RoundTrip implements http.RoundTripper. Reads from the body return ErrLong after the limit, and ErrSlow after Pause. The
-// wait for the header is the part of By.
+// RoundTrip implements http.RoundTripper. Reads from the body return ErrLong after the limit, and ErrSlow after Pause.
+// By must limit the wait for the header.
 func (b Bounded) RoundTrip(q *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(q.Context())
 	inner := q.Clone(ctx)
@@ -95,7 +95,7 @@ type body struct {
 	watch *time.Timer
 	pause time.Duration // Bounded.Pause
 	left  int64         // bytes until the limit
-	since int           // bytes since the last full pause
+	since int           // bytes since rest was last set to pause
 	rest  time.Duration // wait until the server is too slow
 }
 

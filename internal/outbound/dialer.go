@@ -1,6 +1,6 @@
 // Package outbound has the parts of HTTP clients for servers that are not trusted. Its dialer connects to servers of
-// images. Scripts and other servers choose them, so it accepts only addresses on the internet and addresses that the
-// operator permits. The package does not know the content of requests.
+// images. Scripts and redirects choose these servers, so the dialer accepts only addresses on the internet and
+// addresses that the operator permits. The package does not interpret requests.
 package outbound
 
 import (
@@ -127,8 +127,8 @@ func (c ClosedAddress) Error() string { return "images may not be fetched from t
 // maxHeader limits the header of an answer, in bytes. Answers of registries and mirrors have some KiB.
 const maxHeader = 64 << 10
 
-// Transport returns a transport that connects only through dial, without shared connections. It ignores the proxies of
-// the environment, which could reach addresses that scripts may not.
+// Transport returns a transport that connects only through dial, and does not reuse connections. It ignores the proxies
+// of the environment, which could reach addresses that scripts may not reach.
 func (d Dialer) Transport(authorities *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		DialContext: d.dial, DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout,
@@ -137,8 +137,8 @@ func (d Dialer) Transport(authorities *x509.CertPool) *http.Transport {
 	}
 }
 
-// Client returns a client for a transport of this dialer, with other limits on top of it. Its redirects lead only to
-// permitted addresses.
+// Client returns a client that sends requests through `by`, which must be a transport of this dialer or wrap one. Its
+// redirects lead only to permitted addresses.
 func (d Dialer) Client(by http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport: Final(by),

@@ -1,4 +1,4 @@
-// Package pace sets when the garbage collector starts. It knows sizes of heaps, but not their content.
+// Package pace sets when the garbage collector starts. It depends only on the size of the heap.
 //
 // The live heap determines the cost of a collection. In Go, the amount of garbage relative to the live heap determines
 // how often a collection starts. A busy process with a small live heap would be collected many times per second, which

@@ -1,5 +1,5 @@
 // Package pagecache shares encoded pages between any number of callers. It limits the memory of all pages together,
-// including pages that slow callers still read. It must not know the content of pages.
+// including pages that slow callers still read. It does not interpret pages.
 package pagecache
 
 import (

@@ -1,5 +1,5 @@
-// Package pidfd refers to processes by file descriptors, because the kernel reuses process numbers. It must not know
-// the purpose of the processes.
+// Package pidfd refers to processes by file descriptors, because the kernel reuses process numbers. It does not depend
+// on the purpose of the processes.
 package pidfd
 
 import (

@@ -67,7 +67,7 @@ func written(root string, pid int) (int64, error) {
 	return 0, fmt.Errorf("the file io of process %d lacks write_bytes", pid)
 }
 
-// Fields returns the fields of the file stat of a process after its name. The first one is its state. The error is
+// Fields returns the fields of the file stat of a process after its name. The first field is the state. The error is
 // fs.ErrNotExist if the process has ended.
 func Fields(pid int) ([]string, error) { return fieldsOf(root, pid) }
 

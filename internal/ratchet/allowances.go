@@ -107,7 +107,8 @@ func Compare(excesses, allowances []Excess) []string {
 	return out
 }
 
-// Lower returns the allowances that are still needed, lowered to their figures. It raises and adds none.
+// Lower returns the allowances that are still needed, lowered to their figures. It neither raises nor adds an
+// allowance.
 func Lower(excesses, allowances []Excess) []Excess {
 	values := map[string]int{}
 	for _, e := range excesses {

@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxColumns is the width of a line in runes. A tab counts as one.
+// maxColumns is the width of a line in runes. A tab counts as one rune.
 const maxColumns = 120
 
 // Figures are the measurements of one directory. A directory without Go files has only documents.
@@ -29,7 +29,7 @@ type Figures struct {
 	Comments, Messages, Documents Prose
 }
 
-// Prose counts words, and those constructions among them that Marked finds.
+// Prose counts the words of texts, and the constructions that Marked finds in the texts.
 type Prose struct{ Words, Marked int }
 
 func (p *Prose) add(text string) {

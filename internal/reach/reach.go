@@ -1,5 +1,5 @@
-// Package reach classifies addresses: servers on the internet, this host, or private networks. It must not know why a
-// connection is made.
+// Package reach classifies addresses: servers on the internet, this host, or private networks. It does not depend on
+// the purpose of a connection.
 package reach
 
 import (
@@ -52,7 +52,8 @@ func translated(a netip.Addr) netip.Addr {
 	return a
 }
 
-// OfThisHost reports whether an address belongs to this host. It matters because local servers may trust local clients.
+// OfThisHost reports whether an address belongs to this host. This matters because local servers may trust local
+// clients.
 func OfThisHost(a netip.Addr) bool {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -65,8 +66,8 @@ func OfThisHost(a netip.Addr) bool {
 	})
 }
 
-// Allowed reports whether requests to an address are permitted: those to servers on the internet, and to addresses in
-// ranges.
+// Allowed reports whether requests to an address are permitted: the address is in ranges, or is Public and not of this
+// host.
 func Allowed(a netip.Addr, ranges []netip.Prefix) bool {
 	a = Plain(a)
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) }) || Public(a) && !OfThisHost(a)

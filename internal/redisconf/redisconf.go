@@ -1,4 +1,4 @@
-// Package redisconf quotes values for Redis configuration files. It must not know which settings a file has.
+// Package redisconf quotes values for Redis configuration files. It does not depend on the settings in a file.
 package redisconf
 
 import (
@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Quote returns a value in the form that Redis reads from a configuration file. Redis knows fewer escapes than Go: it
-// reads \u00a0 as u00a0. The value must not contain a zero byte, where Redis would end it; no path contains one.
+// Quote returns a value in the form that Redis reads from a configuration file. Redis supports fewer escapes than Go:
+// it reads \u00a0 as u00a0. The value must not contain a zero byte, because Redis would end the value there. Paths
+// never contain zero bytes.
 func Quote(value string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -1,5 +1,5 @@
-// Package serveraddr parses the addresses of servers that may contain a password. It must not know the protocols of
-// these servers.
+// Package serveraddr parses the addresses of servers that may contain a password. It does not depend on the protocols
+// of these servers.
 package serveraddr
 
 import (
@@ -16,8 +16,8 @@ var (
 	errUnescaped = errors.New("it has an @ after the host; the password may not be escaped")
 )
 
-// Parse parses an address. Its errors contain no part of the address: the errors of url.Parse do, and may show a
-// password up to its first slash.
+// Parse parses an address. Its errors contain no part of the address. The errors of url.Parse contain the address, and
+// may show a password up to its first slash.
 //
 // It rejects an address with an "@" behind the authority. url.Parse reads redis://user:12/rest@host as the port 12 of
 // the host "user", and later errors would show the rest of the password as a path. An address without an authority,
@@ -42,7 +42,7 @@ func IsUnescaped(text string) bool {
 	return has && end > 0 && strings.Contains(rest[end:], "@")
 }
 
-// HasPassword reports whether an address contains a password, also if it is not a valid URL.
+// HasPassword reports whether an address contains a password, even if the address is not a valid URL.
 func HasPassword(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || IsUnescaped(text) {

@@ -1,4 +1,4 @@
-// Package sleep has waits and periodic work that end with a context. It must not know why a caller waits.
+// Package sleep has waits and periodic work that end with a context. It does not depend on the purpose of a wait.
 package sleep
 
 import (

@@ -7,7 +7,7 @@ import (
 	"writ/internal/failpoint"
 )
 
-// errOneFailed means that one change of a group failed, so the others must be repeated without it.
+// errOneFailed means that one change of a group failed, so the group must be repeated with a savepoint for each change.
 var errOneFailed = errors.New("a change of the group failed")
 
 // transact runs the changes of a group in one transaction. It returns the error of each change, or the error that made

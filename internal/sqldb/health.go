@@ -17,8 +17,8 @@ const (
 	minFree = 64 << 10
 	// openExamination limits how long Open examines a file. Damage that is not found by then does not stop Open.
 	openExamination = 5 * time.Second
-	// checkExamination limits one examination by Check. Every examination begins anew, so the pages of a very large file
-	// that it does not reach in this time stay unexamined.
+	// checkExamination limits one examination by Check. Every examination starts at the beginning of the file, so in a
+	// very large file some pages are never examined.
 	checkExamination = 2 * time.Second
 	// examinePause is the shortest pause between two examinations. After a long examination the pause is examineShare
 	// times as long as the examination.
@@ -97,7 +97,7 @@ func examine(ctx context.Context, path string, limit time.Duration) error {
 	defer cancel()
 	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro&_pragma=busy_timeout(1000)")
 	if err != nil {
-		return nil // Open reports it
+		return nil // Open reports such an error
 	}
 	defer pool.Close()
 	var result string

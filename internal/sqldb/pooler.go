@@ -12,7 +12,7 @@ import (
 )
 
 // A pooler such as PgBouncer lends the connections of a server to the transactions of many clients. The store does not
-// work behind one, because its session settings and locks belong to a connection.
+// work behind a pooler, because its session settings and locks belong to a connection.
 
 // poolerError returns the error for a store behind a pooler.
 func poolerError(reason string, cause error) *writ.Error {

@@ -51,12 +51,12 @@ const commitsKept = 7 * 24 * time.Hour
 
 // postgres is the writing part of a store on PostgreSQL.
 //
-// Several processes may write. Each transaction starts with a lock, so that only one writes at a time, as on SQLite.
-// Data that a change has read stays valid until the commit, and conflicts never roll a transaction back. Each
+// Several processes may write. Each transaction starts with a lock, so that only one process writes at a time, as on
+// SQLite. Data that a change has read stays valid until the commit, and conflicts never roll a transaction back. Each
 // transaction also stores its number. If the connection breaks during the commit, the number shows whether the commit
 // happened.
 type postgres struct {
-	schema int64   // version that this program knows
+	schema int64   // newest version that this program supports
 	pool   *sql.DB // with one connection
 	writer string
 	number int64 // of the last transaction; used only by the writer
@@ -201,8 +201,8 @@ func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.
 }
 
 // upToDate reports whether the database needs no preparation, and returns its schema version. It takes no lock, because
-// a process that is suspended while it holds the lock would prevent all others from starting. If the database needs no
-// preparation, it also deletes old rows of writ_commits.
+// a process that is suspended while it holds the lock would prevent all other processes from starting. If the database
+// needs no preparation, it also deletes old rows of writ_commits.
 func upToDate(ctx context.Context, pool *sql.DB, migrations fs.FS) (newest int64, is bool, err error) {
 	have, newest, err := versions(ctx, pool, migrations)
 	if err != nil || have != newest {
@@ -243,7 +243,7 @@ func versions(ctx context.Context, pool *sql.DB, migrations fs.FS) (have, newest
 	return have, newest, err
 }
 
-// claim reserves the database for one kind of store. The first migration names the kind.
+// claim reserves the database for one kind of store. The file name of the first migration contains the kind.
 func claim(ctx context.Context, conn *sql.Conn, migrations fs.FS) error {
 	mine, err := kindOf(migrations)
 	if err != nil {
@@ -299,8 +299,8 @@ func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// attempt implements engine. If the result of a commit is lost, it retries until it knows the outcome, or until
-// stop is closed.
+// attempt implements engine. If the result of a commit is lost, it asks the server again until it gets the outcome, or
+// until stop is closed.
 func (p *postgres) attempt(
 	tx *Tx, group []*change, apart bool, stop <-chan struct{},
 ) (errs []error, begun bool, err error) {
@@ -366,7 +366,8 @@ func (p *postgres) committed(ctx context.Context) (bool, error) {
 // Shared reports whether several processes can use the store at the same time.
 func (db *DB) Shared() bool { return db.server != nil }
 
-// Clock returns the time of the store's clock: that of PostgreSQL, which all processes share, or that of this machine.
+// Clock returns the time of the store's clock. On PostgreSQL this is the clock of the server, which all processes
+// share; on SQLite it is the clock of this machine.
 func (tx *Tx) Clock(ctx context.Context) (time.Time, error) {
 	if tx.server == nil {
 		return now(), nil
@@ -376,7 +377,7 @@ func (tx *Tx) Clock(ctx context.Context) (time.Time, error) {
 	return Time(us), err
 }
 
-// Current returns an error if another process has migrated the database to a newer schema than this program knows.
+// Current returns an error if another process has migrated the database to a newer schema than this program supports.
 func (tx *Tx) Current(ctx context.Context) error {
 	if tx.server == nil {
 		return nil

@@ -20,7 +20,7 @@ func overQuota(path string, next nextStep) error {
 		WithHint("raise the quota of the user or directory (`quota`, `repquota -P`, `btrfs qgroup show`), or delete files; %s", next)
 }
 
-// tryRoom returns the error of a new unnamed file of minFree bytes.
+// tryRoom allocates an unnamed file of minFree bytes in dir, and returns the error.
 func tryRoom(dir string) error {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {

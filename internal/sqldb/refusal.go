@@ -13,12 +13,12 @@ import (
 const ownerHint = "make the user of the address the owner of the database, its schema and its tables, with ALTER " +
 	"DATABASE name OWNER TO role and so on; restore dumps as that user"
 
-// refusal is the error for people if PostgreSQL rejects the start of a store with a code. An operator has to change a
-// setting, so a retry is useless.
+// refusal is the message for people if PostgreSQL rejects the opening of a store with an error code. An operator has to
+// change a setting, so a retry is useless.
 type refusal struct{ message, hint string }
 
-// refusals lists the known rejections by their code, in appendix A of the PostgreSQL manual. The text of PostgreSQL may
-// be in any language.
+// refusals lists the known rejections by error code (appendix A of the PostgreSQL manual). The text of a PostgreSQL
+// error may be in any language.
 var refusals = map[string]refusal{
 	"28P01": {"PostgreSQL rejected the login",
 		"the user is in the address, the password in ~/.pgpass or the file named by PGPASSFILE"},

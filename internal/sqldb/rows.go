@@ -22,7 +22,7 @@ func List[T any](rows *sql.Rows, err error, scan func(row *sql.Rows) (T, error))
 	return all, rows.Err()
 }
 
-// Map is List for rows with a key each.
+// Map is like List, but returns a map. `scan` also returns the key of the row.
 func Map[K comparable, V any](
 	rows *sql.Rows, err error, scan func(row *sql.Rows) (K, V, error),
 ) (map[K]V, error) {

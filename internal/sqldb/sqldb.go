@@ -1,6 +1,6 @@
 // Package sqldb opens, migrates and transacts on the SQL stores of writ: SQLite files (or ":memory:") and PostgreSQL
 // databases. Queries use a common dialect ($1 placeholders, ON CONFLICT, RETURNING); the few exceptions are in this
-// package. It does not know the stored data. Concurrent writes share commits; see DB.Write.
+// package. It does not depend on the stored data. Concurrent writes share commits; see DB.Write.
 package sqldb
 
 import (
@@ -40,10 +40,11 @@ type statements interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Batch is shared by the changes that are committed or rolled back together. It holds work to do once for all of them.
+// Batch is shared by the changes that are committed or rolled back together. It holds work that runs once for all these
+// changes.
 type Batch struct {
 	Common any                // set by the user of the store, nil for the first change
-	End    func(tx *Tx) error // if set, runs after the last change; its error rolls back all of them
+	End    func(tx *Tx) error // if set, runs after the last change; its error rolls back all changes
 	Done   func()             // if set, runs after the commit and before the next batch; must be quick
 }
 
@@ -86,13 +87,13 @@ func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS
 }
 
 // OpenToRead opens a store on PostgreSQL that other processes write to. The server rejects every write. The error is
-// CONFLICT if the schema is not exactly the version that this program knows.
+// CONFLICT if the schema is not exactly the newest version of this program.
 func OpenToRead(ctx context.Context, address string, migrations fs.FS) (*DB, error) {
 	db := newDB(onThisMachine)
 	if err := db.openPostgresToRead(ctx, address, migrations); err != nil {
 		return nil, err
 	}
-	go db.loop() // Close waits for it
+	go db.loop() // Close waits for this goroutine
 	return db, nil
 }
 
@@ -102,7 +103,7 @@ func newDB(local localHosts) *DB {
 	return db
 }
 
-// upgrade applies the missing migrations, and returns the version of the newest.
+// upgrade applies the missing migrations, and returns the version of the newest migration.
 func upgrade(
 	ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS, before []Before,
 ) (int64, error) {
@@ -210,7 +211,7 @@ func (db *DB) now() time.Time {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// nextStep is the last part of a hint, for the time after an operator has removed the fault.
+// nextStep is the last part of a hint: the step after an operator has removed the fault.
 type nextStep string
 
 const (

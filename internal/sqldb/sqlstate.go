@@ -48,7 +48,7 @@ func postgresUnavailable(err error) bool {
 }
 
 // postgresCondition returns the error of a database with a known fault, such as a full disk, or else nil. An operator
-// removes the fault while the process runs.
+// can remove the fault while the process runs.
 func postgresCondition(err error, next nextStep) error {
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
 		return because(err, writ.CodeStoreReadOnly, "no host of the address is a PostgreSQL that accepts writes").
@@ -99,7 +99,7 @@ func isConflict(err error) bool {
 	return ok && (e.Code == "40001" || e.Code == "40P01" || e.Code == "55P03")
 }
 
-// refused reports whether PostgreSQL rejected a commit, in contrast to a lost response.
+// refused reports whether PostgreSQL rejected a commit. It returns false if the response was lost.
 func refused(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.SeverityUnlocalized == "ERROR"

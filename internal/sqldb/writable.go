@@ -27,8 +27,8 @@ func requireWritable(config *pgx.ConnConfig, address string) error {
 	return nil
 }
 
-// permitReadOnly replaces target_session_attrs=read-write by primary. The sessions of a reading store reject writes on
-// every server.
+// permitReadOnly replaces target_session_attrs=read-write by primary. Otherwise no server would match, because the
+// sessions of a reading store reject writes.
 func permitReadOnly(config *pgx.ConnConfig, address string) {
 	if sessionAttributes(address) == "read-write" {
 		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary

@@ -25,7 +25,7 @@ func OldProtocol(err error) bool {
 	if text, ok := alert(err); ok {
 		return text == protocolVersion.Error()
 	}
-	// A server that predates TLS 1.3 sends no alert: it selects an old version. crypto/tls has only a text for that.
+	// A server that predates TLS 1.3 sends no alert: it selects an old version. crypto/tls reports this only as text.
 	return err != nil && strings.Contains(err.Error(), "tls: server selected unsupported protocol version")
 }
 

@@ -1,5 +1,5 @@
-// Package tracing sends spans to a collector by OTLP over HTTP. It knows the trace and spans of a run and its calls,
-// but must not know their meaning.
+// Package tracing sends spans to a collector by OTLP over HTTP. It assigns trace and span ids to runs and their calls,
+// but does not depend on what a run or call does.
 //
 // All ids are derived from the run: the trace id is the 16 bytes of the run id, and each part of the run has a span
 // whose id is a digest of the part's name and of its parent's id. Processes therefore need not exchange trace ids,
@@ -110,8 +110,8 @@ type Span struct {
 	Error       string            // reason of a failure, otherwise empty; see Fail
 }
 
-// Fail sets the error of the span in the form of all spans, "CODE: message", and a label with the code. A nil error is
-// ignored.
+// Fail sets the error of the span, in the form "CODE: message" that all spans use, and a label with the code. A nil
+// error is ignored.
 func (s *Span) Fail(err *writ.Error) {
 	if err == nil {
 		return

@@ -1,7 +1,7 @@
 // Package unixsocket opens unix sockets with paths that are longer than an address can hold.
 //
 // The kernel accepts at most 107 bytes. For a longer path the package uses a descriptor of its directory:
-// /proc/self/fd/N/NAME. It must not know the servers of the sockets.
+// /proc/self/fd/N/NAME. The package does not depend on the servers of the sockets.
 package unixsocket
 
 import (

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open creates a user namespace. User and group n in it are the user and group first+n of the host. It exists while the
-// file is open, a mount uses it, or a process is in it.
+// Open creates a user namespace. User and group n in it are the user and group first+n of the host. The namespace
+// exists while the returned file is open, a mount uses the namespace, or a process is in it.
 func Open(first uint32) (*os.File, error) {
 	var user *os.File
 	err := within(first, 0, func(process string) (err error) {

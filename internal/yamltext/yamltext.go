@@ -3,7 +3,7 @@
 // YAML parsers resolve unquoted words: 2026-01-31 becomes a time, 0755 becomes 493, 1.10 becomes 1.1. This package
 // keeps the text of the file: a number is a json.Number with its digits as written, a date is a string. Forms of
 // numbers that JSON does not have are refused, as are a second document, a repeated key, merge keys and tags. The
-// package must not know the meaning of a file.
+// package does not interpret the values.
 package yamltext
 
 import (
@@ -128,7 +128,7 @@ func repeatedKey(n *yaml.Node) error {
 // reader converts the nodes of one document.
 type reader struct {
 	left    int
-	aliases []*yaml.Node // the values that are being repeated, the outer ones first
+	aliases []*yaml.Node // values of the aliases being expanded, outermost first
 }
 
 func (r *reader) value(n *yaml.Node) (any, error) {
@@ -202,8 +202,8 @@ var remedies = []struct{ part, remedy string }{
 	{"unknown anchor", "a text that begins with * needs quotes"},
 }
 
-// placed completes an error of the parser, which names no remedy, and names no line if the error is in line 1. Errors
-// about the encoding have no line.
+// placed adds a remedy to an error of the parser, and the line number that the parser omits for line 1. Errors about
+// the encoding get no line number.
 func placed(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if inFile := strings.Contains(text, "UTF-") ||
