@@ -9,7 +9,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// callOrder holds the calls that a function has made so far, and those among them that have certainly ended.
+// callOrder holds the calls that a function has made so far, and records which of these calls have certainly ended.
 type callOrder struct {
 	calls   []orderedCall
 	index   map[*parser.CallExpr]int // into calls
@@ -28,7 +28,8 @@ type orderedCall struct {
 	racing   []int  // the earlier calls that may still run
 }
 
-// partsList holds the resources that a machine or container uses. It is complete if the script lists all of them.
+// partsList holds the resources that a machine or container uses. complete means that the script lists all of these
+// resources.
 type partsList struct {
 	names    []string
 	complete bool
@@ -70,10 +71,10 @@ func (o *callOrder) collect(calls []int, into map[int]bool) {
 	}
 }
 
-// order sets the earlier calls on which a new call depends, and those that may still run.
+// order sets the earlier calls on which a new call depends, and the earlier calls that may still run.
 func (o *callOrder) order(c *orderedCall) {
 	for i, earlier := range slices.Backward(o.calls) {
-		if earlier.resource == c.resource { // it depends on the calls before it
+		if earlier.resource == c.resource { // that call depends on the calls before it
 			c.after = append(c.after, i)
 			break
 		}

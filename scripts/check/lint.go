@@ -12,8 +12,8 @@ import (
 )
 
 // linter finds valid code that is most likely a mistake. It checks only scripts without errors, whose names are all
-// resolved, and reports only findings that the text proves. It visits each node of a unit once, and passes it to the
-// types in its fields.
+// resolved, and reports only findings that the text proves. It visits each node of a unit once, and passes the node to
+// the checkers in its fields.
 //
 // Some traps of Tengo need no lint here: the engine sorts the keys of maps for every iteration and output, and its
 // append never changes a shared list.
@@ -133,7 +133,7 @@ func (l *linter) assign(s *parser.AssignStmt) {
 			l.usage.defined = append(l.usage.defined, symbol)
 			l.hiding(name)
 			if l.isParams(name) {
-				l.usage.paramsSource(s.RHS[0]) // an alias does not use all parameters; its own uses count
+				l.usage.paramsSource(s.RHS[0]) // defining an alias uses no parameter; the uses of the alias count
 				return
 			}
 		}
@@ -243,7 +243,7 @@ func (l *linter) inLoop(around loop, inside ...parser.Node) {
 	l.loops.around = l.loops.around[:len(l.loops.around)-1]
 }
 
-// function checks a function. Loops around it are marked as not its own.
+// function checks a function. Loops around the function are marked as outside of it.
 func (l *linter) function(n *parser.FuncLit) {
 	for _, p := range n.Type.Params.List {
 		l.hiding(p)

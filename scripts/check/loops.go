@@ -65,8 +65,8 @@ func (l *loops) lateVariables(f *parser.FuncLit) {
 	visit(f.Body)
 }
 
-// shared reports whether all rounds of a loop share a variable. At the top level they share every variable defined
-// inside the loop, in functions only the variable of `i := 0`.
+// shared reports whether all rounds of a loop share a variable. At the top level, all rounds share every variable
+// defined inside the loop. In a function, they share only the variable of `i := 0`.
 func (l *loops) shared(s *syntax.Symbol) bool {
 	if _, constant := syntax.LiteralValue(s.Init); constant && s.Init != nil && !s.Assigned {
 		return false

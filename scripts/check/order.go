@@ -13,8 +13,8 @@ import (
 )
 
 // orderer finds pairs of calls about related resources that run at the same time although their order matters. Example:
-// machine.stop, then volume.restore of its disk. A call waits for an earlier one if its arguments contain the handle of
-// that call, if the script read a field of that handle, or if both calls are about the same resource.
+// machine.stop, then volume.restore of its disk. A call waits for an earlier call about the same resource. It also
+// waits if its arguments contain the handle of the earlier call, or if the script read a field of that handle.
 //
 // orderer follows the statements of one function. It assumes that an unknown expression waits for all earlier calls.
 type orderer struct {
@@ -84,8 +84,8 @@ func (o *orderer) node(n parser.Node) {
 	o.statement(n)
 }
 
-// branch follows a block that may be skipped. Code after the block is checked as if the calls of the block were not
-// made, and as if its results were read.
+// branch follows a block that may be skipped. Code after the block is checked as if the block made no calls, but read
+// the results that it reads.
 func (o *orderer) branch(n parser.Stmt) {
 	calls, parts, resets := len(o.calls), maps.Clone(o.parts), o.resets
 	o.statement(n)
@@ -147,7 +147,7 @@ func (o *orderer) called(e *parser.CallExpr) {
 // maxOrdered limits the number of calls that are compared with each other.
 const maxOrdered = 200
 
-// made records a call of an operation and compares it with the earlier ones.
+// made records a call of an operation and compares it with the earlier calls.
 func (o *orderer) made(e *parser.CallExpr, op *catalog.Operation) {
 	if len(o.calls) == maxOrdered {
 		o.reset()

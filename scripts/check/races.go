@@ -25,7 +25,7 @@ func (r *races) compare(o *callOrder, c *orderedCall) {
 		}
 		return
 	}
-	for _, i := range c.racing { // such as a migration before its service
+	for _, i := range c.racing { // example: a migration must end before its service starts
 		if o.calls[i].op.Effect == catalog.Run && startsContainer(c.op) {
 			r.reportOnce(&o.calls[i], c)
 		}
@@ -79,8 +79,8 @@ func releases(o *callOrder, earlier, work *orderedCall) bool {
 	return false
 }
 
-// reportOnce warns that a call does not wait for an earlier one. One read fixes all pairs of the same two resources, so
-// only one pair is reported.
+// reportOnce warns that a call does not wait for an earlier call. One read fixes all pairs of the same two resources,
+// so only one pair is reported.
 func (r *races) reportOnce(earlier, later *orderedCall) {
 	pair := earlier.resource + " " + later.resource
 	if r.reported[pair] {

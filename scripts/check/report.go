@@ -19,8 +19,8 @@ type Report struct {
 	Operations  []string `json:"operations,omitempty"`
 	Destructive bool     `json:"destructive,omitempty"` // one of the operations deletes or overwrites data
 	// Targets are the resources of these operations as far as the text names them, sorted: "volume/web-0", or
-	// "volume/web-*" if the rest of the name is known only in the run. MoreTargets reports further targets that the
-	// text does not name.
+	// "volume/web-*" if the rest of the name is known only at run time. MoreTargets reports further targets that the text
+	// does not name.
 	Targets     []string          `json:"targets,omitempty"`
 	MoreTargets bool              `json:"more_targets,omitempty"`
 	Secrets     []string          `json:"secrets,omitempty"`  // the names of all literal secrets, sorted
@@ -52,7 +52,7 @@ func (r Report) OK() bool { return r.Errors() == 0 }
 func (r Report) Errors() int { return r.More + diagnostic.Errors(r.Diagnostics) }
 
 // Err returns nil if the script is OK. Otherwise it returns SCRIPT_INVALID with the first error and the number of
-// others.
+// further errors.
 func (r Report) Err() error { return diagnostic.Invalid(r.Diagnostics, r.More) }
 
 // String formats the diagnostics for a terminal. Diagnostics that differ only in their places are shown once.

@@ -69,8 +69,8 @@ func (in scope) isRun(e parser.Expr, member string) bool {
 	return key != nil && key.Value == member && in.module(base) == "run"
 }
 
-// origin returns the only value of a variable, or nil if a variable has several. It returns any other expression
-// unchanged.
+// origin returns the only value of a variable, or nil if the variable has several values. It returns any other
+// expression unchanged.
 func (in scope) origin(e parser.Expr) parser.Expr {
 	name, ok := e.(*parser.Ident)
 	if !ok {
@@ -122,7 +122,7 @@ func (in scope) handle(e parser.Expr) (*catalog.Operation, *parser.CallExpr) {
 	return nil, nil
 }
 
-// literal is syntax.LiteralValue that also recognizes handles and secrets.
+// literal is like syntax.LiteralValue, but also recognizes handles and secrets.
 func (in scope) literal(e parser.Expr) any {
 	switch e := e.(type) {
 	case *parser.ParenExpr:

@@ -9,13 +9,13 @@ import (
 	"writ/scripts/syntax"
 )
 
-// statements finds statements without effect, and those that never run.
+// statements finds statements without effect, and statements that never run.
 type statements struct {
 	scope
-	main bool // they are in the script itself, not in a module
+	main bool // the statements are in the script itself, not in a module
 }
 
-// check reports statements without effect, and unreachable ones.
+// check reports statements without effect, and unreachable statements.
 func (s statements) check(list []parser.Stmt) {
 	list = slices.DeleteFunc(slices.Clone(list), func(stmt parser.Stmt) bool {
 		_, empty := stmt.(*parser.EmptyStmt)

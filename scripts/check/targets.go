@@ -24,7 +24,7 @@ type targets struct {
 	scope
 	named     map[string]bool // "volume/web-0", or "volume/web-*" if the rest of the name is unknown
 	mentioned int             // number of destructive operations in the text
-	seen      int             // number of these with a known resource
+	seen      int             // number of destructive calls whose resource is known
 	steps     int             // steps taken to resolve names
 	params    map[string]any  // the values of the parameters, if known
 }
@@ -59,7 +59,7 @@ func (t *targets) add(op *catalog.Operation, name parser.Expr) {
 	t.seen++
 }
 
-// list returns the targets, sorted, and whether the script may destroy others.
+// list returns the targets, sorted, and whether the script may destroy other resources.
 func (t *targets) list() (named []string, more bool) {
 	return slices.Sorted(maps.Keys(t.named)), t.seen < t.mentioned
 }
@@ -119,7 +119,7 @@ func (t *targets) partOf(e parser.Expr) (prefix string, whole bool) {
 	return t.nameOf(e)
 }
 
-// TargetsOf returns the targets of a script like Check, for known values of the parameters.
+// TargetsOf returns the targets of a script as Check does, but uses the given values of its parameters.
 func TargetsOf(bundle scripts.Bundle, params map[string]any) (targets []string, more bool) {
 	c := newChecker(syntax.Analyse(bundle))
 	c.targets.params = params

@@ -20,7 +20,7 @@ type usage struct {
 	read      map[*syntax.Symbol]bool
 	loose     map[*syntax.Symbol]bool // used in a way that may change its value
 	fields    []fieldRead
-	allParams bool // the parameters are used as a whole, so every one may be read
+	allParams bool // the parameters are used as a whole, so every parameter may be read
 }
 
 // fieldRead is a read of a variable with a literal key.
