@@ -20,7 +20,7 @@ const quantum = 50 * time.Millisecond
 // pass runs the round for itself and for other passes that fit the same child.
 //
 // The work of each child belongs to a class with its own limit. So projects with quick work never wait for projects
-// with slow work, however many there are, and processors stay free for the other parts of a run.
+// with slow work, even if many projects have slow work. Processors also stay free for the other parts of a run.
 type admission struct {
 	mu    sync.Mutex
 	slots slots
@@ -43,7 +43,7 @@ func newAdmission(size int, weight func(project string) int) *admission {
 // waiter is an entry of the admission queue.
 type waiter struct {
 	project string
-	program writ.Digest // zero if it needs a child for other work
+	program writ.Digest // zero for work other than a pass or a plan
 	size    int         // bytes of its sources
 	plan    bool        // it is a plan instead of a pass
 	pass    *passing    // nil for other work
@@ -113,7 +113,7 @@ func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 		if s != nil {
 			a.leave(s)
 		}
-	default: // it has joined a round, which continues without it
+	default: // the pass has joined a round, which continues without this caller
 	}
 	return nil, context.Cause(ctx)
 }
@@ -132,7 +132,7 @@ func (a *admission) admit() {
 		}
 		a.slots.used[s.class]++
 		if w.pass != nil {
-			w.pass.waiter = nil // it has a slot of its own, so no other round ends its wait
+			w.pass.waiter = nil // the waiter has its own slot, so no other round ends its wait
 		}
 		w.turn <- s
 	}

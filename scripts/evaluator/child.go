@@ -23,7 +23,7 @@ type child struct {
 	cmd      *exec.Cmd
 	in       *os.File      // requests are written here
 	out      *os.File      // answers are read here
-	deaths   *os.File      // its standard error, with the reason of its death
+	deaths   *os.File      // its standard error, with the reason of a crash
 	layers   Layers        // the layers that it reported
 	patience time.Duration // maximum time for an answer
 	programs recent[struct{}]
@@ -60,7 +60,7 @@ func startChild(ctx context.Context, executable string, patience time.Duration) 
 }
 
 func launch(executable string) (*child, error) {
-	var ends [3][2]*os.File // each with the end to read and the one to write
+	var ends [3][2]*os.File // each with its read end and its write end
 	closeAll := func() {
 		for _, pair := range ends {
 			for _, f := range pair {
@@ -106,9 +106,9 @@ func (c *child) end() string {
 }
 
 // round requests passes, with only the parts of bundle and journal that the child lacks, and applies the answers in
-// order. After an error the caller must end the child. Passes without an answer did not take place, or caused the
-// error. If `crowded` is not nil, passes stop after a quantum, and a child that exceeds it is ended if `crowded`
-// reports that other work waits.
+// order. After an error the caller must end the child. Passes without an answer were not evaluated, or caused the
+// error. If `crowded` is not nil, passes stop after a quantum. A child that does not stop is ended if `crowded` reports
+// that other work waits.
 func (c *child) round(ctx context.Context, passes []*passing, crowded func() bool) error {
 	yields := crowded != nil
 	requests := make([]request, len(passes))
@@ -320,7 +320,7 @@ type watch struct {
 	crowded   func() bool   // reports whether work waits for the child; nil if that does not matter
 	others    bool          // other passes wait in the same round
 	began     time.Time     // the start of the wait for one answer
-	cpu       time.Duration // the CPU time of the child at that moment
+	cpu       time.Duration // the CPU time of the child at the time began
 	nextCheck time.Time     // time of the next check, regardless of what the child sends: it may send one byte at a time
 	unread    []byte        // bytes read but not decoded; a part of the child's buf
 }

@@ -15,8 +15,8 @@ import (
 
 // confine drops the rights that a child does not need. It runs before the first byte of a script is read, and holds for
 // the rest of the process's life. All confinement of children belongs here. It returns the layers with their state. A
-// layer that the kernel lacks is reported as missing. A layer that the kernel has but that fails is an error, as is the
-// lack of a layer that every kernel has.
+// layer that the kernel lacks is reported as missing. It is an error if a layer that the kernel has fails, or if a
+// layer that every kernel has is missing.
 func confine() (Layers, error) {
 	layers := Layers{{Name: LayerLimits}, {Name: LayerDescriptors}, {Name: LayerPrivileges}}
 	if err := setLimits(); err != nil {
@@ -37,7 +37,7 @@ func confine() (Layers, error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("forbid dumps: %w", err)
 	}
-	calls, err := filter() // the last one: it forbids calls that the other layers need
+	calls, err := filter() // last, because it forbids calls that the other layers need
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,9 @@ func setLimits() error {
 		resource int
 		value    uint64
 	}{
-		// Of the limits on memory, only this one stops a Go process cleanly; RLIMIT_AS prevents its start. Go allocates
-		// its heap in pieces of 64 MiB, so the share of the threads must not make the last piece exceed the limit.
+		// Of the limits on memory, only RLIMIT_DATA stops a Go process cleanly; RLIMIT_AS prevents its start. Go allocates
+		// its heap in pieces of 64 MiB, so without maxOther for the stacks of the threads, the last piece would exceed the
+		// limit.
 		{"memory", unix.RLIMIT_DATA, maxHeap + maxOther},
 		{"CPU time", unix.RLIMIT_CPU, uint64(maxLifeCPU / time.Second)},
 		{"core dumps", unix.RLIMIT_CORE, 0},
@@ -67,8 +68,8 @@ func setLimits() error {
 }
 
 // closeInherited closes all descriptors except the three pipes to the parent. Go opens files with close-on-exec, but
-// the parent may have inherited others. The event descriptors of the runtime stay. The file with the CPU quota is
-// closed, because a child sets its number of processors itself.
+// the parent may have inherited other descriptors. The event descriptors of the runtime stay open. The file with the
+// CPU quota is closed, because a child sets its number of processors itself.
 func closeInherited() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

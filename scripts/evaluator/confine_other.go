@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// confine fails: the limits of a child are mandatory, and only Linux has effective ones.
+// confine fails: the limits of a child are mandatory, and only Linux has effective limits.
 func confine() (Layers, error) { return nil, errors.New("children are confined on Linux only") }
 
 func cpuUsed() time.Duration { return 0 }

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// roundTime limits the expected CPU time of a round: each of its passes waits for those before it. Longer work is
-	// not quick.
+	// roundTime limits the expected CPU time of a round, because each pass of a round waits for the passes before it.
+	// Work that takes longer is not quick.
 	roundTime = 10 * time.Millisecond
 	// newTakes is the expected CPU time of the first pass of a small program.
 	newTakes = roundTime / 5
@@ -32,8 +32,8 @@ type costs struct {
 	known map[writ.Digest]cost
 }
 
-// record stores the cost of a pass. A program with a slow pass stays slow for some quick ones, so that a program that
-// is slow from time to time does not change its class each time.
+// record stores the cost of a pass. After a slow pass, a program stays slow for some quick passes. Otherwise a program
+// that is slow from time to time would change its class each time.
 func (c *costs) record(program writ.Digest, run, compile time.Duration) {
 	k := c.known[program]
 	k.run = max(run, k.run/2, 1)

@@ -12,10 +12,10 @@ import (
 )
 
 // A frame is a length of four bytes, in big-endian order, and a CBOR body of that length. The child writes a greeting
-// first. Then the parent writes lists of requests, and the child answers each request with one frame. It reads a whole
-// list before it answers, so the two never wait for each other. Both ends are the same program, so the CBOR has the
-// fields in order, without names. The parent omits data that the child should have: the bundle, the inputs and most of
-// the journal. A child that lacks such data reports this in its answer, and gets a complete request.
+// first. Then the parent writes lists of requests, and the child answers each request with one frame. The child reads a
+// whole list before it answers, so parent and child never wait for each other. Both ends are the same program, so the
+// CBOR has the fields in order, without names. The parent omits data that the child should have: the bundle, the inputs
+// and most of the journal. A child that lacks such data reports this in its answer, and gets a complete request.
 
 // maxFrame limits a frame: a bundle, and a journal of scripts.MaxJournal with the overhead of the encoding.
 const maxFrame = 16 << 20

@@ -19,8 +19,8 @@ func (idle idleChildren) hasJournal(run writ.RunID) bool {
 	return slices.ContainsFunc(idle, func(c *child) bool { return !c.slow && c.hasJournal(run) })
 }
 
-// take removes the child that fits a waiter best, and returns it: a child with the run's journal, else one with the
-// program, else the most recently used one. It returns nil if the caller should start a new child. If the program is
+// take removes the child that fits a waiter best, and returns it: a child with the run's journal, else a child with the
+// program, else the most recently used child. It returns nil if the caller should start a new child. If the program is
 // expensive to compile (heavy), a child with the program precedes a child with the journal.
 func (idle *idleChildren) take(w *waiter, heavy, slow bool) *child {
 	best, most := -1, -1

@@ -42,7 +42,7 @@ type keptInputs struct{ those *scripts.Inputs } // nil if they are too big
 // maxInputs limits the bytes of stored inputs of a run: in total at most 2 MiB.
 const maxInputs = 4 << 10
 
-// same reports whether the inputs `in` equal the stored ones.
+// same reports whether the inputs `in` equal the stored inputs.
 func (k keptInputs) same(in *scripts.Inputs) bool {
 	a := k.those
 	return a == in ||
@@ -52,7 +52,7 @@ func (k keptInputs) same(in *scripts.Inputs) bool {
 			slices.Equal(a.Images, in.Images) && slices.Equal(a.Prune, in.Prune) && sameMap(a.Params, in.Params)
 }
 
-// storeInputs stores the inputs of the pass whose journal was stored last.
+// storeInputs stores the inputs of a run's last pass, if the journal of the run is stored.
 func (j *journals) storeInputs(run writ.RunID, in *scripts.Inputs) {
 	k := j.find(run)
 	if k == nil || k.inputs.those == in {
@@ -70,7 +70,7 @@ func (j *journals) storeInputs(run writ.RunID, in *scripts.Inputs) {
 	}
 }
 
-// difference converts an earlier journal of a run to a later one.
+// difference converts an earlier journal of a run to a later journal.
 type difference struct {
 	_       struct{} `cbor:",toarray"`
 	Base    uint64   // the version of the earlier journal; 0 if Entries is the whole journal
@@ -82,7 +82,7 @@ type difference struct {
 // find returns the journal of a run, or nil.
 func (j *journals) find(run writ.RunID) *keptJournal { return j.runs[run] }
 
-// difference returns the data that the other side needs to make this journal from its last one.
+// difference returns the data that the child needs to make this journal from its last journal of the run.
 func (j *journals) difference(run writ.RunID, version uint64, journal []scripts.Entry) difference {
 	d := difference{Version: version, Count: len(journal), Entries: journal}
 	k := j.find(run)
@@ -99,7 +99,7 @@ func (j *journals) difference(run writ.RunID, version uint64, journal []scripts.
 }
 
 // apply applies a difference and returns the journal, which is valid until the next call. If the base of the difference
-// is missing, it returns false and changes nothing; the whole journal is needed then.
+// is missing, it returns false and does not change the journals. The parent must then send the whole journal.
 func (j *journals) apply(run writ.RunID, d difference) (journal []scripts.Entry, ok bool) {
 	k := j.find(run)
 	switch {

@@ -3,8 +3,8 @@ package evaluator
 // Layer is one layer of the confinement of a child.
 type Layer struct {
 	Name    string `json:"name"`
-	Detail  string `json:"detail,omitempty"`  // its strength, if that differs between kernels
-	Missing string `json:"missing,omitempty"` // why it is missing here; empty if it holds
+	Detail  string `json:"detail,omitempty"`  // strength of the layer, if it differs between kernels
+	Missing string `json:"missing,omitempty"` // why the layer is missing on this host; empty if it is active
 }
 
 // The layers, in the order of their setup. The first three are mandatory.
@@ -19,7 +19,7 @@ const (
 // Layers are the layers of a child's confinement. They are nil without confinement.
 type Layers []Layer
 
-// Held returns the names of the layers that hold, with their details.
+// Held returns the names of the active layers, with their details.
 func (layers Layers) Held() []string {
 	var names []string
 	for _, l := range layers {

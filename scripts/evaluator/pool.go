@@ -23,7 +23,7 @@ import (
 //
 // A program with a Pool must call Main, and nothing else, if IsChild returns true.
 type Pool struct {
-	Executable string // the program to start; this one if empty
+	Executable string // the program to start; this program if empty
 	// Size is the maximum number of working children; one per CPU if 0. Slow passes get half of them, and programs that
 	// take long to compile a quarter, but each at least one. If these occupy all children, there is one more for other
 	// work. Slow passes have their own children, so the pool keeps up to one and a half times Size idle children.
@@ -40,7 +40,7 @@ type Pool struct {
 	queue *admission // set at the first use
 
 	mu     sync.Mutex
-	layers Layers // of the first child; nil before
+	layers Layers // of the last started child; nil before the first start
 }
 
 var _ scripts.Evaluator = (*Pool)(nil)
@@ -51,9 +51,9 @@ func (p *Pool) admission() *admission {
 	return p.queue
 }
 
-// Confinement returns the layers that the first child reported. It starts a child if there was none. A supervisor calls
-// it at its start, so that a host on which no child can start is detected before the first run. The error is the
-// reason.
+// Confinement returns the layers that the last started child reported. It starts a child if none was started before. A
+// supervisor calls it at its start, so that a host on which no child can start is detected before the first run. The
+// error is the reason why no child could start.
 func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 	place, err := p.admission().enter(ctx, "", nil)
 	if err != nil {
@@ -98,7 +98,7 @@ func (p *Pool) Pass(
 	return one.outcome, one.err
 }
 
-// compile compiles the program of a pass in a child. The pass waits for a child again after it.
+// compile compiles the program of a pass in a child. The pass waits for a child again afterwards.
 func (p *Pool) compile(ctx context.Context, one *passing, place *slot) {
 	c, fresh, err := p.childOf(ctx, place)
 	if err != nil {
@@ -148,7 +148,8 @@ func (p *Pool) runRound(ctx context.Context, first *passing, place *slot) {
 		// The program used up a quantum, for compiling or running.
 		p.queue.record(func(c *costs) { c.record(left[0].request.Program, quantum, quantum) })
 		blamed = left[:1]
-	// The only pass left caused the error, except if it is not the first and the first one's context (ctx) has ended.
+	// The only pass left caused the error. An exception is another pass than `first` if ctx, the context of `first`, has
+	// ended.
 	case err != nil && len(left) == 1 && (left[0] == first || ctx.Err() == nil):
 		left[0].fail(p.endFailed(ctx, place, left[0].request.Run, err))
 	case err != nil:
@@ -224,7 +225,7 @@ func (p *Pool) childOf(ctx context.Context, place *slot) (c *child, fresh bool, 
 	return c, true, nil
 }
 
-// start starts a child. It logs the confinement of the first one.
+// start starts a child. It logs the confinement of the first child.
 func (p *Pool) start(ctx context.Context) (*child, error) {
 	executable := p.Executable
 	if executable == "" {
@@ -258,7 +259,7 @@ func (p *Pool) logLayers(layers Layers) {
 	p.Log.Info("scripts are evaluated in confined children", "held", layers.Held())
 }
 
-// endFailed ends a failed child and returns the reason why the pass did not take place.
+// endFailed ends a failed child and returns the reason why the pass was not evaluated.
 func (p *Pool) endFailed(ctx context.Context, place *slot, run writ.RunID, err error) error {
 	c := place.child
 	words := place.drop()

@@ -13,8 +13,8 @@ import (
 // cpuUsed returns the CPU time of this process, by a call that the filter allows.
 func cpuUsed() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
-// cpuOf returns the CPU time of another process, or 0 if it is gone. The clock is readable even if its files in /proc
-// are not.
+// cpuOf returns the CPU time of another process, or 0 if it is gone. The clock is readable even if the files of the
+// process in /proc are not.
 func cpuOf(pid int) time.Duration {
 	const scheduled = 2 // the clock of a process that counts its scheduled time
 	return clock(int32(^pid<<3 | scheduled))
@@ -28,20 +28,21 @@ func clock(id int32) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// attributes put children into their own process group, without the signals of a terminal: only their parent ends them.
+// attributes put children into their own process group, so that signals from a terminal do not reach them: only their
+// parent ends them.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// yieldTo gives all threads of a process that was started with attributes a lower priority than this one. It is nicer
-// than this process, so it gets a tenth of a contended processor. Its slices are long, so that waking threads interrupt
-// it at once instead of at the end of a slice. With a tenth of a processor, a pass uses maxCPU within a third of
-// maxWall. Kernels before 6.12 ignore slices.
+// yieldTo lowers the priority of all threads of a process that was started with attributes. The process gets a higher
+// nice value than this process, so it gets a tenth of a contended processor. It also gets long time slices, so that
+// waking threads preempt it at once instead of at the end of a slice. With a tenth of a processor, a pass uses maxCPU
+// within a third of maxWall. Kernels before 6.12 ignore slices.
 func yieldTo(pid int) {
 	const nicer, mostNice, slice = 10, 19, 100 * time.Millisecond
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
 		return
 	}
-	own := 20 - raw // the system call returns 1 to 40, from nice to not nice
+	own := 20 - raw // the system call returns 20 - nice, from 1 to 40
 	nice := min(own+nicer, mostNice)
 	_ = unix.Setpriority(unix.PRIO_PGRP, pid, nice)
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))

@@ -36,7 +36,8 @@ func (p *programs) find(digest writ.Digest) *compiled {
 	return c
 }
 
-// moved releases the VM of the program that has just left the first keptVMs. The caller holds the lock.
+// moved releases the VM of the program that has just moved behind the keptVMs most recently used programs. The caller
+// holds the lock.
 func (p *programs) moved() {
 	if len(p.list.list) > keptVMs && p.list.list[keptVMs].value.program != nil {
 		p.list.list[keptVMs].value.program.Rest()

@@ -9,8 +9,8 @@ import (
 const (
 	// keptPrograms limits the compiled programs of a child.
 	keptPrograms = 64
-	// keptSource limits the bytes of their sources. A compiled program takes 20 to 40 times the bytes of its source, so
-	// all of them take at most 80 MiB.
+	// keptSource limits the bytes of the sources of these programs. A compiled program takes 20 to 40 times the bytes of
+	// its source, so all of them take at most 80 MiB.
 	keptSource = 2 << 20
 )
 
@@ -39,7 +39,7 @@ func (r *recent[T]) find(program writ.Digest) (value T, found bool) {
 	return one.value, true
 }
 
-// has reports whether a program is held. It does not count as a use.
+// has reports whether r contains a program. The call does not count as a use.
 func (r *recent[T]) has(program writ.Digest) bool { return r.index(program) >= 0 }
 
 func (r *recent[T]) index(program writ.Digest) int {

@@ -25,7 +25,7 @@ type passing struct {
 	stops   int // number of times that it was stopped because it took long
 
 	over    bool          // the outcome or error below is set
-	cost    time.Duration // as reported by the child, at least 1 ns; 0 if the pass did not take place
+	cost    time.Duration // as reported by the child, at least 1 ns; 0 if the pass was not evaluated
 	compile time.Duration // the part of cost for compiling
 	outcome scripts.Outcome
 	err     error
@@ -51,7 +51,7 @@ func (one *passing) answer(o scripts.Outcome) {
 	one.end()
 }
 
-// fail ends a pass that did not take place.
+// fail ends a pass that was not evaluated.
 func (one *passing) fail(err error) {
 	one.err = err
 	one.end()
@@ -64,8 +64,9 @@ func (one *passing) end() {
 	}
 }
 
-// join removes passes from the queue that share a round with the first one: the child has their journals, or no
-// idle child does, and together they take little time. The shortest one comes first.
+// join removes passes from the queue that share a round with the pass `first`, and returns all passes of the round,
+// shortest first. It selects passes whose journals the child has, or no idle child has, as long as the whole round
+// takes at most roundTime.
 func (a *admission) join(c *child, first *passing, class class) (all []*passing) {
 	all = append(all, first)
 	a.mu.Lock()
@@ -94,8 +95,8 @@ func (a *admission) join(c *child, first *passing, class class) (all []*passing)
 	return all
 }
 
-// retry puts unfinished passes at the front of the queue, except the first one, whose caller enters the queue again by
-// itself. One of the blamed passes may have ended the child, so each of them runs alone afterwards.
+// retry puts unfinished passes at the front of the queue. The pass `first` is an exception, because its own caller
+// enters the queue again. One of the blamed passes may have ended the child, so each of them runs alone afterwards.
 func (a *admission) retry(left []*passing, first *passing, blamed []*passing) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,8 +130,8 @@ func (a *admission) recordRound(round []*passing) {
 	}
 }
 
-// charge charges each project for its passes of a round, and returns the share of the first pass. Took is the CPU time
-// of the round as measured by the kernel. It is divided in proportion to the times that the child reported.
+// charge charges each project for its passes of a round, and returns the share of the first pass. `took`, the CPU time
+// of the round as measured by the kernel, is divided in proportion to the times that the child reported.
 func (a *admission) charge(round []*passing, first *passing, took time.Duration) time.Duration {
 	var reported time.Duration
 	for _, one := range round {

@@ -23,8 +23,8 @@ type slots struct {
 }
 
 // free reports whether one more child may work in a class. Slow passes get at most half of the children, and
-// compilations a quarter, but each at least one. Neither takes the last child from quick passes, and slow passes delay
-// no compilation: a slow pass may take a minute.
+// compilations a quarter, but each at least one. Neither takes the last child from quick passes. Slow passes do not
+// count against compilations, because a slow pass may take a minute.
 func (s *slots) free(c class) bool {
 	switch c {
 	case compiling:
@@ -46,7 +46,7 @@ func (s *slots) all() int { return s.used[quick] + s.used[compiling] + s.used[sl
 type slot struct {
 	grant fair.Grant
 	class class
-	child *child        // the working child, or the reserved idle child; nil if a new one must be started
+	child *child        // the working child, or the reserved idle child; nil if a new child must be started
 	cost  time.Duration // CPU time to charge to the project
 }
 

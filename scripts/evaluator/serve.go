@@ -29,7 +29,7 @@ const (
 	maxFiles   = 16              // descriptors
 	maxCPU     = 2 * time.Second // of one pass
 	maxWall    = time.Minute     // of one pass: on a busy machine its CPU time takes long, and no wait may be unlimited
-	maxLifeCPU = 2 * time.Minute // of a whole life; the kernel ends an abandoned child that does not stop
+	maxLifeCPU = 2 * time.Minute // of a child's lifetime; the kernel ends an abandoned child that does not stop
 	retireCPU  = time.Minute     // a child requests its replacement after this time
 )
 
@@ -71,7 +71,7 @@ func requestsFrom(pipe *os.File) io.Reader {
 	return os.NewFile(fd, pipe.Name())
 }
 
-// serve writes a greeting, then answers requests until the input `in` ends. Used returns the CPU time of the process.
+// serve writes a greeting, then answers requests until the input `in` ends. `used` returns the CPU time of the process.
 func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration) error {
 	if err := writeFrame(out, greeting{Layers: layers}); err != nil {
 		return err
