@@ -43,9 +43,9 @@ func mismatch(name, expected string, found tengo.Object) error {
 	return tengo.ErrInvalidArgumentType{Name: name, Expected: expected, Found: found.TypeName()}
 }
 
-// builtinAppend never changes an element that another list shares. In Tengo it may: which lists share their elements
-// depends there on how Go grows slices. Here the last slot of a slice that append made records the length in use, so
-// only the longest list on that slice grows in place.
+// builtinAppend never changes an element that another list shares. Tengo's append may: in Tengo, the growth of Go's
+// slices determines which lists share their elements. Here the last slot of a slice that append made records the length
+// in use. So only the longest list on that slice grows in place.
 func builtinAppend(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	if len(args) < 2 {
 		return nil, tengo.ErrWrongNumArguments
@@ -76,7 +76,7 @@ func builtinAppend(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 // spare is the last element of a slice that append made, after its free capacity.
 type spare struct {
 	tengo.ObjectImpl
-	first *tengo.Object // the first element of the slice; a subslice has another one, and must not grow in place
+	first *tengo.Object // the first element of the slice; a subslice with another first element must not grow in place
 	used  int
 }
 

@@ -168,7 +168,7 @@ func (e *encoder) reference(h *handle) {
 	e.integer(int64(h.seq))
 }
 
-// later encodes a value that a plan does not know: {"(known after)": [seq, …]}.
+// later encodes an unknown value of a plan: {"(known after)": [seq, …]}.
 func (e *encoder) later(u *unknown) {
 	e.unknown = true
 	e.head(majorMap, 1)
@@ -204,8 +204,8 @@ func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
 	return nil
 }
 
-// valueOf converts an object of a script to a value of the system. Handles and unknown values stay themselves; a secret
-// becomes a catalog.Secret or a catalog.Composed. The caller has already encoded o, so o is a valid value.
+// valueOf converts an object of a script to a plain Go value. Handles and unknown values are returned unchanged; a
+// secret becomes a catalog.Secret or a catalog.Composed. The caller has already encoded o, so o is a valid value.
 func valueOf(o tengo.Object) any {
 	if list, ok := elementsOf(o); ok {
 		values := make([]any, len(list))
@@ -245,7 +245,7 @@ func valuesOf(m map[string]tengo.Object) map[string]any {
 	return values
 }
 
-// objectOf converts a value of the system to an object of a script. The object is new each time, because the script may
+// objectOf converts a plain Go value to an object of a script. The object is new each time, because the script may
 // change it.
 func objectOf(v any) (tengo.Object, error) {
 	switch v := v.(type) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Tengo prints, compares and copies values by unbounded recursion, and a value can contain itself: a := [0]; a[0] = a.
-// The functions here have limits, as has printer.
+// The functions here have limits, like printer.
 
 var errDepth = errors.New("the value is nested too deeply, or contains itself")
 

@@ -16,8 +16,8 @@ const (
 	onePerLine    = 0 // for a comparison
 )
 
-// layout formats values as a script would write them. A list or map of at most width bytes is on one line, a longer one
-// has one element per line.
+// layout formats values as a script would write them. A list or map of at most width bytes is on one line. A longer
+// list or map has one element per line.
 type layout struct {
 	fuel  *meter
 	width int
@@ -124,7 +124,7 @@ func (l layout) bracket(begin string, parts []string, end string) (string, error
 	}
 	between := ",\n"
 	if l.width == onePerLine {
-		// Without commas, the last line of the shorter value equals a line of the longer one.
+		// Without commas, the last line of the shorter value equals a line of the longer value.
 		between = "\n"
 	}
 	return begin + "\n" + indent(strings.Join(parts, between)) + "\n" + end, nil

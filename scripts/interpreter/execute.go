@@ -39,7 +39,7 @@ type pass struct {
 	// suspended is the wait that stopped the VM and ended the pass.
 	suspended *suspension
 	images    signedImages
-	named     names     // resources that the calls name; unused unless inputs.Prune has any
+	named     names     // resources that the calls name; unused if inputs.Prune is empty
 	pruning   bool      // the script has ended, and its resources are deleted
 	record    *record   // the parameters, after the first read
 	plan      *planning // nil outside of plans
@@ -153,8 +153,8 @@ func (p *pass) params() (tengo.Object, error) {
 	return r, nil
 }
 
-// operate makes a call with the next sequence number: the journaled call if there is one, else a new one. Only new
-// calls are validated, because later rules must not break runs that were accepted before.
+// operate makes a call with the next sequence number: the journaled call with this number or, if it is missing, a new
+// call. Only new calls are validated, because later rules must not break runs that were accepted before.
 func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, error) {
 	request, err := newRequest(op, args)
 	if err != nil {
@@ -279,7 +279,7 @@ func (c *crash) Error() string { return fmt.Sprintf("%v", c.cause) }
 // names holds the resources that the calls of a script name.
 type names struct {
 	known   map[deletion.Resource]bool
-	unknown []int // calls with a name that a plan does not know, ascending
+	unknown []int // calls with a name that is unknown in a plan, ascending
 }
 
 // add records the resource of a request, and the resources that its arguments give by name. An earlier call has named the
@@ -309,9 +309,9 @@ func (n *names) add(r *request, seq int) {
 	}
 }
 
-// prune deletes the resources that the signed header lists for this and the script did not name, stage by stage. It
-// begins when all calls of the script have succeeded, except failures that the script has handled. If a call failed
-// otherwise, it deletes none, and the run fails.
+// prune deletes the resources in inputs.Prune that the script did not name, stage by stage. It begins when all calls of
+// the script have succeeded, except calls whose failure the script has handled. If another call failed, it deletes no
+// resource, and the run fails.
 func (p *pass) prune() error {
 	if len(p.inputs.Prune) == 0 {
 		return nil

@@ -50,7 +50,7 @@ const (
 // burnMemory burns fuel for memory that may stay in use.
 func (m *meter) burnMemory(bytes int) error { return m.burn(int64(bytes) / 6) }
 
-// weigh burns fuel for reading a text: one unit for every given number of bytes.
+// weigh burns fuel for reading a text or bytes: one unit for each `bytes` bytes.
 func (m *meter) weigh(o tengo.Object, bytes int) error {
 	switch o := o.(type) {
 	case *tengo.String:

@@ -20,14 +20,14 @@ type handle struct {
 	pass *pass
 	op   *catalog.Operation
 	seq  int
-	name string // of the resource, "" for an operation without one
+	name string // of the resource, "" for an operation without a resource
 
-	later *unknown // the name, while a plan does not know it
+	later *unknown // the unknown name in a plan, otherwise nil
 }
 
 // The fields of every handle, in addition to the result fields of its operation.
 const (
-	FieldErr  = "err"  // waits; undefined, or the error
+	FieldErr  = "err"  // a read waits for the call; undefined, or the error
 	FieldName = "name" // of handles to resources: known at once
 )
 
@@ -114,7 +114,7 @@ func (h *handle) field(index tengo.Object) (tengo.Object, error) {
 	return h.pass.result(h, entry, field.Name)
 }
 
-// planned returns a field in a plan. It is unknown unless the plan has the result.
+// planned returns a field in a plan. The field is unknown unless the result of the call is given.
 func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 	plan := h.pass.plan
 	plan.reads(h.seq)
@@ -122,7 +122,7 @@ func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 	switch {
 	case !given:
 		return plan.unknown([]int{h.seq}), nil
-	case !ofResult: // err: a call with a given result succeeds
+	case !ofResult: // the field err: a call with a given result succeeds
 		return tengo.UndefinedValue, nil
 	}
 	if err := h.pass.meter.burnMemory(4 * scripts.EncodedSize(values[field])); err != nil {
@@ -163,7 +163,7 @@ func (h *handle) failed(entry *scripts.Entry) error {
 	return &callFailure{seq: h.seq, err: &err}
 }
 
-// reason returns the error of a failed call. A journal without it is damaged.
+// reason returns the error of a failed call. A journal that lacks this error is damaged.
 func reason(entry *scripts.Entry) *writ.Error {
 	if entry.Error != nil {
 		return entry.Error

@@ -131,8 +131,8 @@ func (w *jsonWriter) text(s string) error {
 	return nil
 }
 
-// jsonDecode returns an error value, as in Tengo, if the text is not JSON. Whole numbers that fit are ints, all others
-// floats.
+// jsonDecode returns an error value, as in Tengo, if the text is not JSON. Whole numbers that fit into an int are ints,
+// and all other numbers are floats.
 func jsonDecode(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	text, ok := tengo.ToByteSlice(args[0])
 	if !ok {

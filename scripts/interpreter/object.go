@@ -120,7 +120,7 @@ func (r *record) field(index tengo.Object) (tengo.Object, error) {
 // or journal ever contains. It is valid only for fields that take secrets, and is printed with names.
 type secret struct {
 	tengo.ObjectImpl
-	parts catalog.Composed // a secret has the signed version
+	parts catalog.Composed // each secret in it has the signed version
 }
 
 func (s *secret) TypeName() string   { return "secret" }
@@ -165,11 +165,11 @@ type template struct {
 	values map[string]tengo.Object
 	used   map[string]bool
 	parts  catalog.Composed
-	text   strings.Builder // behind the last part
+	text   strings.Builder // text after the last part
 	size   int             // of all texts, in bytes
 }
 
-// runText fills the placeholders of a template. The result is a secret if a value is one.
+// runText fills the placeholders of a template. The result is a secret if one of the values is a secret.
 func runText(p *pass, args []tengo.Object) (tengo.Object, error) {
 	text, ok := args[0].(*tengo.String)
 	if !ok {
@@ -201,10 +201,10 @@ func runText(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return &secret{parts: t.parts}, nil
 }
 
-// placeholder is the first brace of a template, with the rest of its name.
+// placeholder matches a doubled brace, a name in braces, or a single brace, which is an error.
 var placeholder = regexp.MustCompile(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
 
-// fill appends a template with its values. Doubled braces are plain ones.
+// fill appends a template with its values. A doubled brace means a single brace.
 func (t *template) fill(text string) error {
 	for {
 		at := placeholder.FindStringSubmatchIndex(text)
@@ -272,7 +272,7 @@ func (t *template) add(part any) error {
 	return nil
 }
 
-// endText makes the text behind the last part a part.
+// endText appends the text after the last part as a part.
 func (t *template) endText() {
 	if t.text.Len() > 0 {
 		t.parts = append(t.parts, t.text.String())

@@ -87,7 +87,7 @@ func binaryOp(op token.Token, left, right tengo.Object) (tengo.Object, error) {
 	return result, err
 }
 
-// divides returns / or %, which fail for a zero instead of a panic.
+// divides returns the operator / or %, which returns an error for a zero divisor instead of a panic.
 func divides(op token.Token) pureFunc {
 	return func(_ *meter, args []tengo.Object) (tengo.Object, error) { return divide(op, args[0], args[1]) }
 }
@@ -125,7 +125,7 @@ func element(fuel *meter, x, i tengo.Object) (tengo.Object, error) {
 	}
 	found, err := x.IndexGet(i)
 	switch err {
-	case tengo.ErrNotIndexable: // Tengo returns this error for the index
+	case tengo.ErrNotIndexable: // as in Tengo, the error names the type of the index
 		err = fmt.Errorf("not indexable: %s", i.TypeName())
 	case tengo.ErrInvalidIndexType:
 		err = fmt.Errorf("invalid index type: %s", i.TypeName())

@@ -23,16 +23,16 @@ type planning struct {
 	work       int           // remaining work for tracing unknown values
 }
 
-// PlanOf returns the plan of a script: see Plan. Inputs must equal the inputs of the run, except its id, which is
-// ignored. If the script does not compile, the plan has the failure. The only error is the cause of a cancelled ctx;
+// PlanOf returns the plan of a script: see scripts.Plan. Inputs must equal the inputs of the run, except its id, which
+// is ignored. If the script does not compile, the plan has the failure. The only error is the cause of a cancelled ctx;
 // the plan is then empty.
 func PlanOf(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
 	return Foresee(ctx, bundle, inputs, nil)
 }
 
-// Foresee returns a plan like PlanOf, but with the given results of some calls, by sequence number. These calls will
-// find their resources in place. It covers more than the plan, but is valid only for these results. Its digest differs
-// from the digest of the plan, and no run can be bound to it.
+// Foresee returns a plan like PlanOf, but with the given results of some calls, by sequence number: calls whose
+// resources already exist. It may cover more of the script than the plan, but is valid only for these results. Its
+// digest differs from the digest of the plan, and no run can be bound to it.
 func Foresee(
 	ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, given map[int]map[string]any,
 ) (scripts.Plan, error) {
@@ -46,7 +46,7 @@ func Foresee(
 		if _, err := Compile(bundle); err != nil {
 			return newPlanning().plan(nil, failure(err)), nil
 		}
-		// The additions of a plan exceed a limit that the program itself meets.
+		// The program is within all limits, but exceeds one with the additions for a plan.
 		return newPlanning().plan(&scripts.Horizon{
 			Position: bundle.Main.Name + ":1:1", Reason: "the script is too big to be planned",
 		}, nil), nil
@@ -144,7 +144,7 @@ func (p *planning) spend(n int) error {
 	return nil
 }
 
-// reads records that the script reads the result of a call; its run waits there.
+// reads records that the script reads the result of a call; a run waits at this place.
 func (p *planning) reads(seq int) {
 	if !p.read[seq] {
 		p.read[seq] = true

@@ -15,7 +15,7 @@ import (
 // frames returns the current position of a VM and the positions of its callers, innermost first. Tengo does not export
 // them: they are only in the text of a script error, and a called Go function or a panic has no such text. Reading
 // private fields by reflection is safe while the VM is stopped, and correct for the pinned version of Tengo; a test
-// compares both.
+// compares the result with the text of an error.
 func frames(vm *tengo.VM, files *parser.SourceFileSet) []string {
 	v := reflect.ValueOf(vm).Elem()
 	ip, count, stack := v.FieldByName("ip"), v.FieldByName("framesIndex"), v.FieldByName("frames")
@@ -40,7 +40,8 @@ type spot struct {
 	ip int64
 }
 
-// The indexes of the fields that here reads. A lookup of a field by name would take most of the time of a read.
+// The indexes of the fields that the function here reads. A lookup of a field by name would take most of the time of a
+// read.
 var (
 	vmIP     = fieldIndex[tengo.VM]("ip")
 	vmDepth  = fieldIndex[tengo.VM]("framesIndex")
@@ -134,8 +135,8 @@ func crashText(c *crash) string {
 	return text
 }
 
-// callReads records which call results a pass has read. A replay reads most results of a run, so a read costs no map
-// access and no text.
+// callReads records which call results a pass has read. A replay reads most results of a run, so a read must not cost a
+// map access or the formatting of a text.
 type callReads struct {
 	read    []bool // by seq
 	handled []bool // by seq: .err was read

@@ -17,8 +17,8 @@ type printer struct {
 	planned   []scripts.PlannedCall // the calls that unknown values depend on
 }
 
-// text returns o as "" + o would: a string unchanged, all other values printed. A secret is an error, because the
-// script wants its value in the text and would get its name.
+// text returns o as "" + o would: a string unchanged, all other values printed. A secret is an error, because the text
+// would contain its name instead of its value.
 func text(fuel *meter, o tengo.Object) (string, error) {
 	w := printer{fuel: fuel}
 	return w.text(o)

@@ -34,8 +34,8 @@ type binding struct {
 	imported *imported
 }
 
-// Compile compiles a bundle. An error is SCRIPT_INVALID with the first diagnostic; Check returns all of them, and
-// warnings.
+// Compile compiles a bundle. An error is SCRIPT_INVALID with the first diagnostic; package check returns all
+// diagnostics, including warnings.
 func Compile(bundle scripts.Bundle) (*Program, error) { return compile(syntax.Analyse(bundle)) }
 
 func compile(a *syntax.Analysis) (*Program, error) {
@@ -211,7 +211,7 @@ func (p *Program) machine(run *pass) *machine {
 	return m
 }
 
-// storeIdle stores a machine for the next pass, without the data of the last one.
+// storeIdle stores a machine for the next pass, without the data of the last pass.
 func (p *Program) storeIdle(m *machine) {
 	clear(m.globals)
 	for _, b := range p.bindings {

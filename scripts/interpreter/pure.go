@@ -328,7 +328,7 @@ func textFind(fuel *meter, args []tengo.Object) (tengo.Object, error) {
 	return &tengo.Array{Value: matches}, nil
 }
 
-// onTimes returns a library function whose first arguments are times, so that it computes in UTC.
+// onTimes returns a library function that computes in UTC: it converts its first `times` arguments to times in UTC.
 func onTimes(name string, times, arity int) member {
 	call := fromLibrary("times", name)
 	return pure(arity, arity, func(fuel *meter, args []tengo.Object) (tengo.Object, error) {

@@ -134,7 +134,7 @@ func (r *request) resource() string {
 	}
 }
 
-// later returns the name of the resource if a plan does not know it yet.
+// later returns the name of the resource if it is an unknown value of a plan, otherwise nil.
 func (r *request) later() *unknown {
 	switch name := r.name.(type) {
 	case *unknown:
@@ -224,7 +224,7 @@ type signedImages struct {
 	known map[string]string // results by text
 }
 
-// resolve returns the named reference, with its digest, that text means, or "" if the header names none.
+// resolve returns the reference in the signed header, with its digest, that matches text, or "" if none matches.
 func (s *signedImages) resolve(text string) (full string) {
 	if full, ok := s.known[text]; ok {
 		return full
@@ -245,8 +245,8 @@ func (s *signedImages) resolve(text string) (full string) {
 	return full
 }
 
-// addImages adds the digests of images to the encoded form of a call, so that a plan with another digest is another
-// plan.
+// addImages adds the digests of images to the encoded form of a call. If the digest of an image changes, the digest of
+// the plan then changes, too.
 func addImages(encoded []byte, r *request, signed *signedImages) []byte {
 	if r.spec == nil || len(signed.named) == 0 {
 		return encoded

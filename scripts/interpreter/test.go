@@ -25,7 +25,7 @@ type TestFile struct {
 }
 
 // CompileTests compiles a bundle whose main source is a test file. An error is SCRIPT_INVALID with the first
-// diagnostic; Check returns all of them.
+// diagnostic; package check returns all diagnostics.
 func CompileTests(bundle scripts.Bundle) (*TestFile, error) {
 	if !scripts.IsTest(bundle.Main.Name) {
 		return nil, writ.Errorf(writ.CodeScriptInvalid, "%s is not a test file: its name does not end with %s",

@@ -56,7 +56,7 @@ func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
 	return found.function(t.pass, "t."+key.Value), t.pass.meter.burn(1)
 }
 
-// selectedTest returns the native that reports whether a test of the file is the one to run.
+// selectedTest returns the native that reports whether the test with this index is the test to run.
 func selectedTest(index string) *native {
 	n, _ := strconv.Atoi(index)
 	return &native{name: "selected", call: func(p *pass, _ []tengo.Object) (tengo.Object, error) {
@@ -159,8 +159,8 @@ func testResources(t *trial, _ []tengo.Object) (tengo.Object, error) {
 	return list, nil
 }
 
-// records returns a value whose reads of unknown fields are errors instead of undefined. The same applies to the calls
-// in it.
+// records converts v to a record, in which a read of an unknown field is an error instead of undefined. The calls in v
+// become records, too.
 func records(fuel *meter, what string, v map[string]any) (tengo.Object, error) {
 	if err := fuel.burnMemory(4 * scripts.EncodedSize(v)); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func testEqual(t *trial, args []tengo.Object) (tengo.Object, error) {
 	return t.assertion(text, args[2:])
 }
 
-// testOK asserts a value that counts as true.
+// testOK asserts that a value counts as true.
 func testOK(t *trial, args []tengo.Object) (tengo.Object, error) {
 	if !args[0].IsFalsy() {
 		return tengo.TrueValue, nil

@@ -10,16 +10,16 @@ import (
 	"writ/scripts"
 )
 
-// unknown is a value that a plan does not know: a result, or a value derived from one. Scripts can store it and compute
-// with it. An access to its value ends the plan. The unknownRule of a function determines how it handles unknown
-// arguments. If a function has no rule, the methods below panic with the horizon, so an unknown is never used as a
-// value.
+// unknown is an unknown value of a plan: the result of a call, or a value derived from such a result. Scripts can store
+// it and compute with it. An access to its value ends the plan. The unknownRule of a function determines how it handles
+// unknown arguments. If a function has no rule, the methods below panic with the horizon, so an unknown is never used
+// as a value.
 type unknown struct {
 	tengo.ObjectImpl
 	after []int // the calls that it depends on, ascending; shared, so never changed
 }
 
-// here returns the horizon of a plan that ends because of u. The argument is a noun phrase for the message.
+// here returns the horizon of a plan that ends because of u. what names the unknown for the message, as a noun phrase.
 func (u *unknown) here(what string) *horizon { return &horizon{what: what, after: u.after} }
 
 func (u *unknown) TypeName() string         { panic(u.here("the type of a value")) }
@@ -131,7 +131,7 @@ func (p *planning) within(objects []tengo.Object) (*unknown, error) {
 	return found, nil
 }
 
-// union returns an unknown that depends on both.
+// union returns an unknown that depends on the calls of both.
 func (p *planning) union(a, b *unknown) (*unknown, error) {
 	switch {
 	case a == nil || a == b || len(a.after) == 0:

@@ -9,9 +9,9 @@ import (
 	"writ/scripts/interpreter/instrument"
 )
 
-// unknownRule determines how a plan handles the arguments of a native. It returns the unknown that is the result, nil
-// if the native can be called because it reads only known parts, or the error that ends the plan. A nil rule means the
-// rule of pure functions: the result is unknown if any part of the arguments is.
+// unknownRule determines how a plan handles the arguments of a native. It returns the unknown that is the result of the
+// native, or the error that ends the plan. It returns nil if the native can be called because it reads only known
+// parts. A nil rule means the rule of pure functions: the result is unknown if any part of the arguments is unknown.
 type unknownRule func(p *planning, args []tengo.Object) (*unknown, error)
 
 // planNative applies the unknownRule of a native. A nil result means that the native must be called.
@@ -43,7 +43,7 @@ func flat(p *planning, args []tengo.Object) (*unknown, error) {
 	return p.within(args)
 }
 
-// first is the rule for functions that read their first argument, but not its elements, and store the others.
+// first is the rule for functions that read their first argument, but not its elements, and store the other arguments.
 func first(p *planning, args []tengo.Object) (*unknown, error) {
 	if len(args) == 0 || !isUnknown(args[0]) {
 		return nil, nil
@@ -93,7 +93,7 @@ func wholeParts(op *catalog.Operation) unknownRule {
 	}
 }
 
-// unknownRules are the rules of operators, statements and builtins that need one.
+// unknownRules are the rules of operators, statements and builtins that need a rule other than flows.
 var unknownRules = map[string]unknownRule{
 	instrument.Decide:  ends("the condition"),
 	instrument.Iterate: ends("the number of rounds"),
