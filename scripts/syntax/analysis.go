@@ -1,5 +1,5 @@
 // Package syntax parses the sources of a script within its limits, resolves their names, and collects what is wrong
-// with them. It knows no operations and runs nothing.
+// with them. It does not depend on operations, and it never executes a script.
 package syntax
 
 import (
@@ -19,8 +19,8 @@ import (
 )
 
 // Analysis is a parsed bundle: its syntax trees, the symbols of its names, and the diagnostics so far. It applies only
-// the rules that the engine itself depends on; Check adds the rules of the catalogue. So a journal also replays with a
-// later catalogue.
+// the rules that the engine itself depends on; package check adds the rules of the catalogue. So a journal also replays
+// with a later catalogue.
 type Analysis struct {
 	Findings
 	bundle  scripts.Bundle
@@ -123,7 +123,7 @@ func (a *Analysis) visitImport(i *parser.ImportExpr) {
 	}
 }
 
-// source returns the Tengo source of a module: one of the bundle, or `enum` of Tengo's standard library.
+// source returns the Tengo source of a module: a module of the bundle, or `enum` of Tengo's standard library.
 func (a *Analysis) source(name string) (scripts.Source, bool) {
 	if name == "enum" {
 		return scripts.Source{Name: name, Text: []byte(stdlib.SourceModules[name])}, true
@@ -135,7 +135,7 @@ func (a *Analysis) source(name string) (scripts.Source, bool) {
 	return a.bundle.Modules[i], true
 }
 
-// unknownModule reports an import of an unknown module and suggests existing ones.
+// unknownModule reports an import of an unknown module and suggests existing modules.
 func (a *Analysis) unknownModule(i *parser.ImportExpr) {
 	name := i.ModuleName
 	if !strings.HasPrefix(name, library.Prefix) {

@@ -21,7 +21,7 @@ type lexeme struct {
 
 func (l lexeme) end() int { return l.offset + len(l.text) }
 
-// lexemes returns all tokens of a source. Ok is false if the scanner reported an error.
+// lexemes returns all tokens of a source. ok is false if the scanner reported an error.
 func lexemes(u *Unit) (all []lexeme, ok bool) {
 	ok = true
 	refuse := func(parser.SourceFilePos, string) { ok = false }
@@ -127,7 +127,7 @@ func (b *brackets) close(i int) {
 	}
 }
 
-// first reports whether the token at i is the first one of its line.
+// first reports whether the token at i is the first token of its line.
 func (b *brackets) first(i int) bool { return i == 0 || b.all[i-1].line < b.all[i].line }
 
 // before returns the index of the token before i, skipping ends of lines.

@@ -8,7 +8,7 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// foreignExpressions maps words that begin expressions in other languages, before another word, to hints.
+// foreignExpressions maps words to hints. In other languages, each word begins an expression and precedes another word.
 var foreignExpressions = map[string]string{
 	"lambda": insteadOfFunction, "fn": insteadOfFunction, "fun": insteadOfFunction, "function": insteadOfFunction,
 	"def":   insteadOfFunction,

@@ -21,7 +21,8 @@ type habit struct {
 	help    string
 }
 
-// findHabit searches a line with a syntax error for a construct of another language. message is the parser's.
+// findHabit searches a line with a syntax error for a construct of another language. message is the message of the
+// parser.
 func findHabit(line []lexeme, message string) *habit {
 	for i, l := range line {
 		if h := habitAt(line, i, l, message); h != nil {

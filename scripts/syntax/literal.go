@@ -9,8 +9,9 @@ import (
 	"writ/sal/catalog"
 )
 
-// LiteralValue returns the value of an expression as far as it is literal. Complete reports whether all of it is.
-// Names, calls and operators become catalog.Unknown. A float becomes a float64, which fits no type.
+// LiteralValue returns the value of a literal expression. Parts that are not literal (names, calls and operators)
+// become catalog.Unknown; complete reports whether the whole expression is literal. A float becomes a float64, which
+// only fields of the type Decimal accept.
 func LiteralValue(e parser.Expr) (v any, complete bool) {
 	switch e := e.(type) {
 	case *parser.StringLit:
@@ -54,8 +55,8 @@ func LiteralValue(e parser.Expr) (v any, complete bool) {
 	return catalog.Unknown{}, false
 }
 
-// NodeAt follows a path into a literal. It returns the key and the value at the end of the path, or the innermost ones
-// that exist.
+// NodeAt follows a path into a literal. It returns the key and the value at the end of the path, or the innermost key
+// and value that exist.
 func NodeAt(e parser.Expr, path catalog.Path) (key *parser.MapElementLit, value parser.Expr) {
 	value = e
 	for _, step := range path {
@@ -82,7 +83,8 @@ func NodeAt(e parser.Expr, path catalog.Path) (key *parser.MapElementLit, value 
 	return key, value
 }
 
-// ElementNamed returns the last element of a map with the given key, because the last one counts.
+// ElementNamed returns the last element of a map with the given key, because later elements replace earlier elements
+// with the same key.
 func ElementNamed(m *parser.MapLit, name any) *parser.MapElementLit {
 	for _, element := range slices.Backward(m.Elements) {
 		if element.Key == name {

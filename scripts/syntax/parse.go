@@ -18,7 +18,7 @@ type Unit struct {
 	File    *parser.SourceFile
 	Tree    *parser.File // nil if the source cannot be parsed
 	Main    bool
-	loops   int                  // around the current statement of the top level
+	loops   int                  // number of loops around the current statement of the top level
 	Imports []*parser.ImportExpr // in the order of the text
 }
 
@@ -80,7 +80,7 @@ func parseText(u *Unit, text []byte) (tree *parser.File, err error) {
 // tooDeep returns the position at which the tokens of u are nested too deeply for the recursive parser.
 func tooDeep(u *Unit) parser.Pos {
 	scanner := parser.NewScanner(u.File, u.Source.Text, nil, 0)
-	open := []int{0} // per open bracket: other nesting inside it
+	open := []int{0} // for each open bracket, the nesting inside it without brackets
 	depth := 0
 	for {
 		tok, _, pos := scanner.Scan()

@@ -296,7 +296,7 @@ func (r *resolver) funcLit(e *parser.FuncLit) {
 	for _, p := range e.Type.Params.List {
 		r.define(p, nil)
 		if p.Name == "_" {
-			r.slot() // define skips it
+			r.slot() // define counts no slot for "_"
 		}
 	}
 	r.stmt(e.Body)

@@ -24,7 +24,7 @@ type function struct {
 	literal  *parser.FuncLit // nil for the body of a module
 	locals   int             // the maximum number of variables alive at the same time
 	captured map[*Symbol]bool
-	loops    int // around the current statement
+	loops    int // number of loops around the current statement
 }
 
 // scope is a block. Tengo allocates a variable per name and block. A block inside a function frees its variables; a
@@ -33,7 +33,7 @@ type scope struct {
 	outer  *scope
 	fn     *function
 	names  map[string]*Symbol
-	locals int // alive in this and the outer blocks of the function
+	locals int // number of variables alive in this block and its outer blocks in the function
 }
 
 // builtins are the functions that every unit can use.
@@ -45,7 +45,7 @@ var builtins = func() map[string]*Symbol {
 	return m
 }()
 
-// find returns the variable of a name in this block or one around it, or nil.
+// find returns the variable of a name in this block or an outer block, or nil.
 func (s *scope) find(name string) *Symbol {
 	for ; s != nil; s = s.outer {
 		if found := s.names[name]; found != nil {

@@ -96,7 +96,7 @@ func Children(n parser.Node, visit func(parser.Node)) {
 	}
 }
 
-// AnyChild reports whether `is` holds for a child of a node.
+// AnyChild reports whether `is` returns true for a child of a node.
 func AnyChild(n parser.Node, is func(parser.Node) bool) bool {
 	found := false
 	Children(n, func(c parser.Node) { found = found || is(c) })
