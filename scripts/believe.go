@@ -102,7 +102,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	case !isPosition(c.Position), c.Read != "" && !isPosition(c.Read):
 		return impossible("the position of a call is invalid")
 	}
-	const heads = 9 // EncodedSize overestimates, and defaults were added; both together stay below this factor
+	const heads = 9 // EncodedSize overestimates, and c.Args includes defaults; both together add less than this factor
 	if writ.CheckValue(c.Args) != nil || EncodedSize(c.Args) > heads*MaxArguments {
 		return impossible("the arguments of a call are invalid or too big")
 	}

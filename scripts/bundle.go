@@ -44,7 +44,7 @@ func (b Bundle) Digest() writ.Digest {
 }
 
 // Resolve makes the bundle of a script with all its direct and indirect imports. Modules are sorted by name. Modules of
-// the library come with the binary; `find` returns the text of all others. A module for which `find` returns
+// the library come with the binary; `find` returns the text of all other modules. A module for which `find` returns
 // fs.ErrNotExist is omitted, and Check reports its import. `find` is never called for built-in modules and names of the
 // library, so no file can replace them.
 func Resolve(main Source, find func(module string) ([]byte, error)) (Bundle, error) {

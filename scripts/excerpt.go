@@ -9,7 +9,7 @@ import (
 )
 
 // Excerpt returns the source line at a position "file:line:column", with a caret below the column. It returns "" if the
-// bundle does not contain the position, or if the line is longer than maxLine.
+// bundle does not contain the position, or if the line is longer than diagnostic.MaxLine.
 func (b Bundle) Excerpt(position string) string {
 	name, line, column, ok := ParsePosition(position)
 	if !ok {

@@ -39,7 +39,7 @@ func deviated(o Outcome, calls []NewCall, position, why string) Outcome {
 	}
 }
 
-// refuse returns why a call differs from the planned one, or "" if it does not.
+// refuse returns why a call differs from its planned call, or "" if it does not differ.
 func (p *Plan) refuse(c *NewCall) string {
 	if c.Seq > len(p.Calls) {
 		if p.Horizon != nil {

@@ -7,7 +7,7 @@ const (
 	MaxPattern = 1_000     // bytes of a regular expression
 )
 
-// Limits of a run. Each of them is counted, so every pass of a run hits a limit at the same place.
+// Limits of a run. They limit counts, not times, so every pass of a run exceeds a limit at the same place.
 const (
 	MaxCalls     = 2_000    // calls of a run
 	MaxArguments = 64 << 10 // bytes of the arguments of a call, encoded
@@ -15,7 +15,7 @@ const (
 	MaxJournal   = 4 << 20  // bytes of the arguments and results of a run's calls
 	MaxLogLine   = 4 << 10  // bytes; longer lines are cut off
 	MaxTrace     = 32       // positions of an error
-	MaxLogLines  = 1_000    // lines; the last one reports the omission of more
+	MaxLogLines  = 1_000    // lines; the last line reports that further lines were omitted
 )
 
 // MaxFuel limits the work of one pass. A unit is about one evaluated node of the syntax tree, 16 bytes read by a Go

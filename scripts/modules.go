@@ -19,7 +19,8 @@ func Modules() []string {
 	return slices.Compact(names)
 }
 
-// BuiltIn reports whether import(name) imports a built-in module. Built-in modules take precedence over all others.
+// BuiltIn reports whether import(name) imports a built-in module. Built-in modules take precedence over all other
+// modules.
 func BuiltIn(name string) bool {
 	return slices.Contains(pureModules, name) || len(catalog.Of(name)) > 0
 }

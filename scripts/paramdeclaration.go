@@ -7,7 +7,9 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// Contradiction returns the key of a declaration that contradicts the other keys, and the reason.
+// Contradiction returns the key of a declaration that contradicts the other keys, and the reason. It returns "" if no
+// key does. enum is the value of the key `enum` in the declaration. For a list without the key `of`, it sets Of to
+// "string".
 func (p *Param) Contradiction(enum any) (key, why string) {
 	base := p.Type
 	switch {

@@ -33,7 +33,7 @@ type Param struct {
 // Params lists the declared parameters of a script.
 type Params []Param
 
-// maxInt limits ints in signed headers: JSON does not represent larger ones exactly everywhere.
+// maxInt limits ints in signed headers, because not every JSON library represents larger ints exactly.
 const maxInt = 1 << 53
 
 // Named returns the parameter with a name.
@@ -56,8 +56,8 @@ func (ps Params) Names() []string {
 	return names
 }
 
-// Fill returns the parameters of a run: the given values, and defaults for the others. An unknown, missing or invalid
-// parameter is a USAGE error that names it.
+// Fill returns the parameters of a run: the given values, and the defaults of all other parameters. An unknown, missing
+// or invalid parameter is a USAGE error that names it.
 func (ps Params) Fill(given map[string]any) (map[string]any, error) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if _, ok := ps.Named(name); !ok {
@@ -123,7 +123,8 @@ func (ps Params) have() string {
 	return "the parameters of the script are " + strings.Join(ps.Names(), ", ")
 }
 
-// ParseParam parses name=value from a command line, by the type of the parameter. A list is a,b,c or a JSON list.
+// ParseParam parses name=value from a command line, according to the type of the parameter. A list is a,b,c or a JSON
+// list.
 func (ps Params) ParseParam(text string) (name string, value any, err error) {
 	name, raw, ok := strings.Cut(text, "=")
 	if !ok {

@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// FromFile converts the values of a file to parameters. A number is a json.Number with its original digits; the
-// declared type of the parameter determines its type. An ambiguous value is a USAGE error with the name of the
-// parameter and the remedy.
+// FromFile converts the values of a file to parameters. A number in values is a json.Number with its original digits.
+// The declared type of the parameter determines how the number is converted. An ambiguous value is a USAGE error with
+// the name of the parameter and the remedy.
 func (ps Params) FromFile(values map[string]any) (map[string]any, error) {
 	given := make(map[string]any, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {

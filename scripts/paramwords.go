@@ -27,8 +27,8 @@ func (p *Param) invalid(why string) *writ.Error {
 	return e
 }
 
-// example returns a value of the parameter, as text for -p and for a YAML file. It is empty if only the author of the
-// script knows one.
+// example returns a value of the parameter, as text for -p and for a YAML file. It is empty if the declaration suggests
+// no valid value.
 func (p *Param) example() (line, file string) {
 	base := p.Type
 	if p.Type == "list" {
@@ -63,7 +63,7 @@ func (p *Param) example() (line, file string) {
 	return line, file
 }
 
-// typeText describes a type, and the given value that has another one.
+// typeText returns the message for a value v that does not have the type typ.
 func typeText(typ string, v any) string {
 	article := "a"
 	if typ == "int" {

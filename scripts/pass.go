@@ -27,7 +27,7 @@ type Bundle struct {
 
 // Inputs holds all inputs of a pass other than bundle and journal.
 type Inputs struct {
-	Params         map[string]any    `json:"params,omitempty"` // all of them, including defaults
+	Params         map[string]any    `json:"params,omitempty"` // all parameters, including defaults
 	Run            writ.RunID        `json:"run"`
 	Project        string            `json:"project"` // name
 	Datacenter     writ.DatacenterID `json:"datacenter"`
@@ -67,8 +67,8 @@ const (
 	EntryFailed    EntryState = "failed" // finally: no attempt is left
 )
 
-// Entry is a journaled call in the form that a pass reads. Every pass sends its entries to a child of package
-// evaluator, and receives an Outcome with values of NewCall. All three types are encoded as CBOR lists of their fields.
+// Entry is a journaled call in the form that a pass reads. For every pass, package evaluator sends the entries to a
+// child process, which returns an Outcome with its NewCalls. All three types are encoded as CBOR lists of their fields.
 type Entry struct {
 	_      struct{}       `cbor:",toarray"`
 	Seq    int            `json:"seq"`
@@ -126,5 +126,5 @@ type Evaluator interface {
 // must replay under the engine that wrote it.
 const Engine = "tengo/2.17.0 api/1"
 
-// Engines lists the engines that this program can run. New signatures name the first.
+// Engines lists the engines that this program can run. New signatures name the first engine.
 func Engines() []string { return []string{Engine} }

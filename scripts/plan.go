@@ -28,7 +28,7 @@ type Plan struct {
 	Output map[string]any `json:"output,omitempty"`
 	// Horizon is the place where the plan ends before the script, or nil.
 	Horizon *Horizon `json:"horizon,omitempty"`
-	// Failure is set if the script fails for all results.
+	// Failure is set if the script fails regardless of the results of its calls.
 	Failure *writ.Failure `json:"failure,omitempty"`
 }
 
@@ -38,17 +38,17 @@ type PlannedCall struct {
 	// Hash is the hash of the call in the run, or zero if a part of the call is unknown.
 	Hash      writ.Digest    `json:"hash"`
 	Operation string         `json:"operation"`
-	Name      any            `json:"name,omitempty"`    // a string or an unknown value; nil if the operation has none
+	Name      any            `json:"name,omitempty"`    // a string or an unknown value; nil if the operation has no name
 	Args      map[string]any `json:"args,omitempty"`    // including defaults; a handle is {"ref": seq}
 	Options   map[string]any `json:"options,omitempty"` // as given by the script
 	After     []int          `json:"after,omitempty"`   // sequence numbers of the handles in the arguments, ascending
 	// Waits are the calls whose results the script reads for the first time between the previous call and this one,
-	// ascending. A run makes this call in a later pass than these calls. The digest does not depend on it.
+	// ascending. A run makes this call in a later pass than these calls. The digest of the plan does not depend on Waits.
 	Waits    []int  `json:"waits,omitempty"`
 	Position string `json:"position"` // "web.tengo:14:2"
 }
 
-// Horizon is the place where a plan ends, because the script makes a decision by an unknown value.
+// Horizon is the place where a plan ends, because the control flow of the script depends on an unknown value.
 type Horizon struct {
 	Position string `json:"position"`        // "web.tengo:16:7"
 	Reason   string `json:"reason"`          // "the condition depends on node.facts 1"
@@ -99,10 +99,11 @@ func (p *Plan) describe(v any) string {
 	}
 }
 
-// describeSecret formats a secret with its version, because an update may change only that.
+// describeSecret formats a secret with its version, because an update may change only the version.
 func describeSecret(s catalog.Secret) string { return "<secret " + string(s) + ">" }
 
-// describeComposed formats a text with secrets as its parts. No text of a script looks like one of its secrets.
+// describeComposed formats a text with secrets as its parts. Texts are quoted and secrets are not, so no text of a
+// script looks like a secret.
 func describeComposed(text catalog.Composed) string {
 	parts := make([]string, len(text))
 	for i, part := range text {

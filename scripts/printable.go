@@ -33,7 +33,7 @@ func visible(r rune) rune {
 	return r
 }
 
-// presentable reports whether a text can be shown unchanged.
+// presentable reports whether a text can be shown unchanged and has at most `most` bytes.
 func presentable(text string, most int) bool {
 	return len(text) <= most && utf8.ValidString(text) &&
 		strings.IndexFunc(text, func(r rune) bool { return visible(r) != r }) < 0

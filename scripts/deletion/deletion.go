@@ -1,5 +1,5 @@
-// Package deletion writes scripts that delete given resources, users before the resources that they use. It knows
-// neither owners nor rights: the caller selects the resources.
+// Package deletion writes scripts that delete given resources. A resource is deleted before the resources that it uses.
+// The package checks neither owners nor rights: the caller selects the resources.
 package deletion
 
 import (
@@ -18,10 +18,10 @@ type Resource struct {
 	Name string
 }
 
-// Stages orders resources for their deletion. No resource needs one of the same stage or of an earlier one, so the
+// Stages orders resources for their deletion. No resource needs a resource of the same or of an earlier stage, so the
 // deletions of a stage may run at the same time. Resources of a stage are sorted by kind and name.
 //
-// Recorded runs that prune depend on this order.
+// The order must not change, because recorded runs with pruned resources depend on it.
 func Stages(resources []Resource) [][]Resource {
 	return stages(resources, ranks(catalog.Operations(), nil))
 }
@@ -46,8 +46,8 @@ func stages(resources []Resource, ranks map[writ.ResourceKind]int) [][]Resource 
 	return all
 }
 
-// usersByValue lists the kinds that may use a resource by a value in their arguments, which names no resource: programs
-// use databases by their addresses.
+// usersByValue lists the kinds that may use a resource although their arguments do not name it: programs use databases
+// by their addresses.
 var usersByValue = map[writ.ResourceKind][]writ.ResourceKind{
 	writ.KindHeroDB: {writ.KindContainer, writ.KindMachine},
 }
@@ -70,7 +70,7 @@ func ranks(
 		}
 	}
 	ranks := make(map[writ.ResourceKind]int)
-	for range users { // no chain of users is longer than their number
+	for range users { // a chain of users is at most len(users) long
 		for kind, all := range users {
 			for _, user := range all {
 				ranks[kind] = max(ranks[kind], ranks[user]+1)

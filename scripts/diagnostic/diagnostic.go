@@ -23,9 +23,9 @@ type Diagnostic struct {
 	File     string   `json:"file"`
 	Line     int      `json:"line"`   // from 1
 	Column   int      `json:"column"` // from 1, in bytes, as in every position of a script
-	Width    int      `json:"width"`  // of the span, in bytes; it stays on its line
+	Width    int      `json:"width"`  // of the span, in bytes; the span ends on the same line
 	Text     string   `json:"text"`   // the line, or "" if it is longer than 1,000 bytes
-	// Same counts the equal diagnostics at later places of the file. It is set on the first of them.
+	// Same counts the equal diagnostics at later places of the file. It is set on the first of the equal diagnostics.
 	Same int `json:"same,omitempty"`
 	// Operation is set if the finding is about the arguments of an operation.
 	Operation string `json:"operation,omitempty"`
@@ -34,7 +34,7 @@ type Diagnostic struct {
 // Topic returns the argument for `writ explain`: the operation whose arguments are wrong, or else the code.
 func (d Diagnostic) Topic() string { return cmp.Or(d.Operation, d.Code) }
 
-// MaxLine limits the lines that diagnostics show.
+// MaxLine limits the length of the lines that diagnostics show, in bytes.
 const MaxLine = 1_000
 
 // Position returns "file:line:column".
@@ -85,8 +85,8 @@ func (d *Diagnostic) Suggest(suggestion string) {
 // SetHelp sets the help.
 func (d *Diagnostic) SetHelp(text string) { d.Help = text }
 
-// Illustrate adds the source line. Only shown diagnostics get one, because a long line may have a diagnostic every few
-// bytes.
+// Illustrate adds the source line. Only diagnostics that are shown get a line, because a long line may have a
+// diagnostic every few bytes.
 func (d *Diagnostic) Illustrate(line string) {
 	d.Width = max(1, min(d.Width, len(line)-d.Column+1))
 	if len(line) <= MaxLine {

@@ -19,8 +19,8 @@ func Errors(list []Diagnostic) (n int) {
 	return n
 }
 
-// Invalid returns SCRIPT_INVALID with the first error of a list, and counts more errors that the list omits. It returns
-// nil without errors.
+// Invalid returns SCRIPT_INVALID with the first error of a list and the number of further errors, or nil without
+// errors. `more` is the number of errors that the list omits.
 func Invalid(list []Diagnostic, more int) error {
 	n := more + Errors(list)
 	if n == 0 {
@@ -35,7 +35,7 @@ func Invalid(list []Diagnostic, more int) error {
 		WithHint("`writ check %s` shows everything; `writ explain %s` tells more", first.File, first.Topic())
 }
 
-// Text formats a list for a terminal. Diagnostics that differ only in their places are shown once. More is the number
+// Text formats a list for a terminal. Diagnostics that differ only in their places are shown once. `more` is the number
 // of errors that the list omits.
 func Text(list []Diagnostic, more int) string {
 	var texts []string

@@ -48,7 +48,7 @@ func (e enclosure) block() bool { return e == inFunction || e == inBlock }
 type piece struct {
 	tok       token.Token
 	text      string
-	lines     int       // lines between the end of the previous piece and this one
+	lines     int       // line breaks between the previous piece and this piece
 	statement bool      // it begins a statement
 	unary     bool      // it is an operator with one operand
 	tight     bool      // no space before it
@@ -110,7 +110,7 @@ func (r *pieceReader) read(u *syntax.Unit) []*piece {
 			return r.pieces
 		case tok == token.Semicolon && !r.top().head:
 			r.fresh = r.fresh || r.top().block() // inside other brackets, it is only the end of a line
-		case tok == token.Semicolon: // the end of a line counts as well
+		case tok == token.Semicolon: // the scanner also returns a semicolon for the end of a line
 			r.add(&piece{tok: tok, text: ";"}, pos)
 		default:
 			p := &piece{tok: tok, text: text}
@@ -153,7 +153,7 @@ func (r *pieceReader) add(p *piece, pos parser.Pos) {
 	r.last = p
 }
 
-// classify determines the use of a token. Operand reports whether an operand ends before it.
+// classify determines the use of a token. operand reports whether an operand ends before the token.
 func (r *pieceReader) classify(p *piece, pos parser.Pos, operand bool) {
 	top := r.top()
 	switch p.tok {

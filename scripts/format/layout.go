@@ -57,7 +57,7 @@ func (w *layoutWriter) write() []byte {
 	return w.text()
 }
 
-// codes returns, for each piece, the first piece from there on that is not a comment, or nil.
+// codes returns, for each piece, the first piece at or after it that is not a comment, or nil.
 func (w *layoutWriter) codes() []*piece {
 	codes := make([]*piece, len(w.pieces))
 	var code *piece
@@ -145,7 +145,7 @@ func (w *layoutWriter) parts(before, p, code *piece) bool {
 	return p.lines > 1 && between && before.opens == 0 && p.closes == 0
 }
 
-// indent returns the indent of a line that begins with p. Code is the first piece from there on that is not a comment.
+// indent returns the indent of a line that begins with p. code is the first piece at or after p that is not a comment.
 func (w *layoutWriter) indent(p, code *piece) int {
 	top := w.top()
 	switch {

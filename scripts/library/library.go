@@ -44,7 +44,7 @@ func Find(name string) (Module, bool) {
 	return Module{Name: name, About: about(string(text)), Text: string(text)}, true
 }
 
-// Names returns the names of all modules, older versions before newer ones.
+// Names returns the names of all modules, older versions before newer versions.
 func Names() []string {
 	entries, err := files.ReadDir(".")
 	if err != nil {

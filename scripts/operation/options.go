@@ -1,5 +1,5 @@
-// Package operation reads the form of a call: the arguments of an operation and the options of a call. It is pure data
-// and rules; it knows neither the values of the interpreter nor the journal.
+// Package operation reads the form of a call: the arguments of an operation and the options of a call. It contains only
+// data and rules, and depends neither on the values of the interpreter nor on the journal.
 package operation
 
 import (
@@ -88,7 +88,7 @@ func Irreplaceable(op *catalog.Operation, o writ.CallOptions) string {
 	return ""
 }
 
-// ShortTimeout reports a timeout that ends a call before the wait that its arguments ask for.
+// ShortTimeout reports a timeout that would end a call before the wait that its arguments request.
 func ShortTimeout(op *catalog.Operation, args map[string]any, o writ.CallOptions) []catalog.Problem {
 	timeout := time.Duration(o.Timeout) * time.Millisecond
 	name, wait := op.LongestWait(args)

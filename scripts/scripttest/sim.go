@@ -41,7 +41,7 @@ type Rehearsal struct {
 	Results    []Substitute
 }
 
-// Target selects calls of a script: those of an operation, or of an operation on one resource.
+// Target selects calls of a script: all calls of an operation, or only its calls on one resource.
 type Target struct {
 	Operation string
 	Name      string // of the resource, "" for any
