@@ -19,8 +19,7 @@ type Cancel struct {
 // Cancels is the part of a journal about cancelled runs.
 type Cancels struct{ db *sqldb.DB }
 
-// Add records cancelled runs. For a run that is already cancelled, the later time and the higher number of resumes
-// count.
+// Add records cancelled runs. For a run that is already cancelled, Add keeps the later Until and the higher Resumes.
 func (c *Cancels) Add(ctx context.Context, runs map[writ.RunID]Cancel) error {
 	if len(runs) == 0 {
 		return nil

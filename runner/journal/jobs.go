@@ -18,9 +18,9 @@ import (
 
 // Entry is the record of a job.
 type Entry struct {
-	Incarnation int64        // that started it
+	Incarnation int64        // incarnation that recorded the entry
 	Started     time.Time    // by the node's clock
-	Result      *writ.Result // nil if it was started and has not finished
+	Result      *writ.Result // nil if the job was started and has not finished
 }
 
 // Find returns the entry of a job, or nil.
@@ -30,7 +30,7 @@ func (j *Journal) Find(ctx context.Context, key writ.JobKey) (*Entry, error) {
 
 // Past holds the earlier records about a call when one of its attempts is about to start.
 type Past struct {
-	Entry *Entry // of this attempt; nil if it is new
+	Entry *Entry // entry of this attempt; nil if the attempt is new
 	// Later reports whether a later attempt has already arrived. The supervisor gave this attempt up before it sent the
 	// later one, so the result of this attempt is not needed.
 	Later bool
@@ -39,11 +39,12 @@ type Past struct {
 	// Unclear reports whether an earlier attempt may have taken effect although the supervisor did not know its outcome
 	// when it sent this attempt.
 	Unclear bool
-	// Failed is the result of such an attempt, or nil if it was interrupted.
+	// Failed is the result of an attempt that sets Unclear, or nil if no such attempt has a result.
 	Failed *writ.Result
 }
 
-// free reports whether a job may be executed. Earlier attempts matter only for a job that must act at most once.
+// free reports whether a job may be executed. Earlier attempts matter only if once is set: the job then must act at
+// most once.
 func (p *Past) free(once bool) bool {
 	return p.Entry == nil && !p.Later && !(once && (p.Done != nil || p.Unclear))
 }
@@ -165,9 +166,9 @@ func (j *Journal) Finish(ctx context.Context, job *writ.Job, result *writ.Result
 	})
 }
 
-// Refuse records a job that is answered without execution, in one step, and returns the decisive result: an earlier
-// result if the journal has one, otherwise the result of answer. answer gets the entry of a started and unfinished job,
-// or nil, and may be called twice.
+// Refuse records a job that is answered without execution, in one step. It returns the job's recorded result if the
+// journal has one, otherwise the result of answer. Refuse passes answer the entry of a started and unfinished job, or
+// nil, and may call answer twice.
 func (j *Journal) Refuse(
 	ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result,
 ) (*writ.Result, error) {
@@ -204,7 +205,7 @@ func (j *Journal) Refuse(
 const acksTogether = 256
 
 // Acknowledge records that the supervisor has the results of these jobs. It sorts keys in place. After an error, some
-// are not recorded.
+// of the acknowledgements are not recorded.
 func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
 	slices.SortFunc(keys, func(a, b writ.JobKey) int {
 		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Seq, b.Seq))
@@ -227,8 +228,8 @@ func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
 	return nil
 }
 
-// consecutive splits sorted keys into parts of consecutive calls of the same run and attempt. Usually a run has one
-// part.
+// consecutive splits sorted keys into parts of consecutive calls of the same run and attempt. Usually the keys of a run
+// form a single part.
 func consecutive(keys []writ.JobKey) iter.Seq[[]writ.JobKey] {
 	return func(yield func([]writ.JobKey) bool) {
 		for begin, i := 0, 1; i <= len(keys); i++ {
@@ -278,8 +279,9 @@ func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64, 
 	return err
 }
 
-// conclude adds the row of a job with its result. The row may exist already: from an earlier version of writ, or from
-// an earlier commit of this row with an unknown outcome. Then conclude sets the result if it is missing.
+// conclude adds the row of a job with its result. The row may exist already: from Start (a resumed job), from an
+// earlier version of writ, or from an earlier commit with an unknown outcome. Then conclude sets the result if it is
+// missing.
 func conclude(tx *sqldb.Tx, job *writ.Job, result *writ.Result, encoded []byte) error {
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began, result)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, TRUE, $9)"+
@@ -289,7 +291,7 @@ func conclude(tx *sqldb.Tx, job *writ.Job, result *writ.Result, encoded []byte) 
 	return err
 }
 
-// finish sets the result of a row. It keeps an existing result, because finish is called again after a commit with an
+// finish sets the result of a row. An existing result stays, because finish is called again after a commit with an
 // unknown outcome.
 func finish(tx *sqldb.Tx, key writ.JobKey, encoded []byte) error {
 	done, err := tx.Exec("UPDATE jobs SET result = COALESCE(result, $1) WHERE run = $2 AND seq = $3 AND try = $4",

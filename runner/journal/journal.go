@@ -1,7 +1,7 @@
-// Package journal records the jobs of a node and their results, so that a repeated delivery, also after a crash, is
-// answered instead of executed again. It also stores the state that must survive the runner's process: the highest
-// epoch (the number of a supervisor's term), the cancelled runs and the number of the last start. It knows no keys, no
-// queue and no drivers.
+// Package journal records the jobs of a node and their results. A repeated delivery is therefore answered from the
+// journal and not executed again, even after a crash. It also stores the state that must survive the runner's process:
+// the highest epoch (the number of a supervisor's term), the cancelled runs and the number of the last start. The
+// package does not depend on keys, queues or drivers.
 package journal
 
 import (
@@ -21,23 +21,24 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Keep is how long a row is kept after the last possible delivery of its job (writ.Job.Until). Later it is not needed:
-// the runner refuses every delivery of every attempt of the call by then, even after a failure of the node.
+// Keep is how long a row is kept after the last possible delivery of its job (writ.Job.Until). Later the row is not
+// needed: the runner then refuses every delivery of every attempt of the call, even after a failure of the node.
 const Keep = 24 * time.Hour
 
-// Journal is a node's open store. Its methods may be called concurrently. Changes are on disk when a method returns; it
-// returns STORE_UNAVAILABLE if they cannot be written.
+// Journal is the open journal of a node. Its methods may be called concurrently. When a method returns nil, its changes
+// are on disk. It returns STORE_UNAVAILABLE if they cannot be written.
 type Journal struct {
 	Usage   *Usage
 	Cancels *Cancels
 
 	db     *sqldb.DB
-	lock   *storelock.Lock // nil in memory
+	lock   *storelock.Lock // nil for a journal in memory
 	recent recent
 }
 
 // Open opens the journal at path. ":memory:" makes a journal that ends with the process. Only one process at a time may
-// have a journal open: a second one gets CONFLICT, because two runners would execute the same job twice.
+// have a journal open, because two runners would execute the same job twice. In a second process, Open returns
+// CONFLICT.
 func Open(ctx context.Context, path string) (*Journal, error) {
 	j := &Journal{}
 	if path != ":memory:" {
@@ -67,7 +68,7 @@ const DamagedHint = "a node has no backup: remove it with `writ node remove NODE
 // foreignHint is the next step if a data directory has the journal of another node.
 const foreignHint = "restore the journal.db of this node; without it, remove the node with `writ node remove NODE`, and let it join again from an empty data directory"
 
-// withoutBackup replaces the hint of a damaged journal: a node cannot be restored.
+// withoutBackup replaces the hint of a damaged journal, because a node cannot be restored from a backup.
 func withoutBackup(err error) error {
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodeStoreDamaged {
 		node := *e
@@ -89,7 +90,7 @@ func acquire(path string) (*storelock.Lock, error) {
 	return lock, nil
 }
 
-// release unlocks a journal. lock is nil in memory.
+// release unlocks a journal. lock is nil for a journal in memory.
 func release(lock *storelock.Lock) error {
 	if lock == nil {
 		return nil
@@ -130,7 +131,7 @@ func (j *Journal) Begin(ctx context.Context, node writ.NodeID) (int64, error) {
 // space for a few bytes would prove little.
 const probeSize = 64 << 10
 
-// Check returns the reason if the next write would fail: a full disk or a damaged file.
+// Check returns an error if the next write would fail because of a full disk or a damaged file.
 func (j *Journal) Check(ctx context.Context) error { return j.db.Check(ctx) }
 
 // Probe writes and deletes dummy data to find out whether the store is writable.
@@ -169,10 +170,10 @@ func (j *Journal) RaiseEpoch(ctx context.Context, epoch int64) error {
 // pruned limits the jobs that one commit deletes.
 const pruned = 500
 
-// Prune deletes jobs whose last possible delivery was more than Keep before `now`, and cancelled runs whose time is
-// over. The clock of a node may be wrong, by years if its battery died. Therefore the end-by of the newest job, which a
-// supervisor set, replaces `now` if it is earlier. Jobs are deleted in small commits, so that other writers wait only
-// briefly.
+// Prune deletes jobs whose last possible delivery was more than Keep before `now`, cancels whose Until is over, and
+// usage older than Keep. The clock of a node may be wrong, by years if its battery died. Therefore Prune compares jobs
+// with `now` or with the end-by of the newest job, which a supervisor set, whichever is earlier. Jobs are deleted in
+// small commits, so that other writers wait only briefly.
 func (j *Journal) Prune(ctx context.Context, now time.Time) error {
 	for more := true; more; {
 		err := j.db.Write(failpoint.At(ctx, failpoint.JobsForgotten), func(tx *sqldb.Tx) error {

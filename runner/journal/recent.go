@@ -7,15 +7,15 @@ import (
 	"writ"
 )
 
-// recentRuns is the minimum number of remembered runs, and recentCalls the number of calls of each: at most 2 MiB in
-// total. For other calls the journal is read.
+// recentRuns is the minimum number of remembered runs, and recentCalls is the number of remembered calls of each run.
+// Together they take at most 2 MiB. For other calls the journal is read.
 const (
 	recentRuns  = 1024
 	recentCalls = 8192
 )
 
-// recent remembers which calls of recent runs may have a record. Nearly every job is the first of its call, and then no
-// read of the journal is necessary.
+// recent remembers which calls of recent runs may have a record. Nearly every job is the first attempt of its call, and
+// such a job needs no read of the journal.
 type recent struct {
 	mu sync.Mutex
 	// Requested runs are in young. When young is full, it becomes old, and runs that were only in old are dropped.
@@ -27,7 +27,7 @@ type recentRun struct {
 	holders int // if positive, the run is not dropped; guarded by recent.mu
 
 	mu    sync.Mutex
-	asked bool     // calls include those in the journal
+	asked bool     // calls contains the calls with a record in the journal
 	calls []uint64 // bit set of seq
 }
 
@@ -85,8 +85,8 @@ func (r *recentRun) set(seq int) {
 	r.calls[seq/64] |= 1 << (seq % 64)
 }
 
-// mayHave reports whether a call may have a record. The function `of` returns the calls of the run with a record in the
-// journal.
+// mayHave reports whether a call may have a record. The function `of` must return the calls of the run that have a
+// record in the journal.
 func (r *recentRun) mayHave(ctx context.Context, seq int, of func(ctx context.Context) ([]int, error)) (bool, error) {
 	if seq < 0 || seq >= recentCalls {
 		return true, nil

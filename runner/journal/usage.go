@@ -101,7 +101,7 @@ func (u *Usage) Unacknowledged(ctx context.Context, max int) ([]writ.Usage, []Ve
 		}
 		one.UID, one.Project, one.Kind, one.Hour = writ.UID(uid), writ.ProjectID(project), writ.ResourceKind(kind), sqldb.Time(hour)
 		for _, amount := range []*int64{&one.CPUSeconds, &one.MemoryMiBSeconds, &one.DiskGiBSeconds} {
-			// Rounded to the nearest second, so that a job that began some microseconds late does not cost a second.
+			// Rounded to the nearest second, so that a job that began some microseconds late does not add a whole second.
 			*amount = (*amount + 500) / 1000
 		}
 		usage = append(usage, one)
@@ -110,7 +110,7 @@ func (u *Usage) Unacknowledged(ctx context.Context, max int) ([]writ.Usage, []Ve
 	return usage, versions, rows.Err()
 }
 
-// Acknowledge records that the supervisor has these versions of rows.
+// Acknowledge records that the supervisor has received these versions of rows.
 func (u *Usage) Acknowledge(ctx context.Context, versions []Version) error {
 	return u.db.Write(failpoint.At(ctx, failpoint.UsageAcknowledged), func(tx *sqldb.Tx) error {
 		for _, v := range versions {
