@@ -12,11 +12,12 @@ import (
 	"writ"
 )
 
-// driversFile is the file in the directory of a node's drivers with the id of the node.
+// driversFile is the name of the file with the node's id, in the directory of the node's drivers.
 const driversFile = "node.id"
 
-// CheckDrivers returns DATA_INCOMPLETE if the directory of drivers belongs to another node than the data directory dir.
-// By the records of another node, the drivers would report its resources, and could start or delete them here.
+// CheckDrivers returns DATA_INCOMPLETE if the directory `drivers` belongs to another node than the data directory dir.
+// With the records of another node, the drivers would report that node's resources, and could start or delete them on
+// this host.
 func CheckDrivers(dir, drivers string) error {
 	path := filepath.Join(drivers, driversFile)
 	text, err := os.ReadFile(path)
@@ -35,7 +36,8 @@ func CheckDrivers(dir, drivers string) error {
 		WithHint("if directories of two nodes were swapped, swap them back; otherwise "+NewNodeHint, dir)
 }
 
-// BindDrivers writes the id of the node into the directory of its drivers, if the directory has no owner.
+// BindDrivers writes the id of the node into the directory of its drivers, if the directory has no owner. Otherwise it
+// returns the result of CheckDrivers.
 func (m *Member) BindDrivers(drivers string) error {
 	path := filepath.Join(drivers, driversFile)
 	if _, err := os.Lstat(path); err == nil {

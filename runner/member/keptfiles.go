@@ -15,9 +15,9 @@ type PublicKeys struct {
 	Age  string `json:"age"`  // recipient of age.key
 }
 
-// compare returns DATA_INCOMPLETE if a key beside the record is not the key that the node has joined with. The
-// supervisor would reject each request of the node, without an end. path names the record. A record without keys
-// accepts all.
+// compare returns DATA_INCOMPLETE if `have`, the public halves of the key files, differs from k, the keys with which
+// the node joined. With other keys, the supervisor would reject every request of the node. path is the path of the
+// record. A record without keys accepts any key files.
 func (k PublicKeys) compare(have PublicKeys, path string) error {
 	switch {
 	case k == PublicKeys{} || k == have:

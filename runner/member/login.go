@@ -11,11 +11,11 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// loginPause is the minimum interval of requests for the account.
+// loginPause is the minimum interval between requests for the account.
 const loginPause = time.Second
 
-// login caches a node's account at the queue. It asks the supervisor for the account if it is unknown or the queue
-// refused it. The password is held in memory only.
+// login caches a node's account at the queue. It asks the supervisor for the account if the account is unknown or the
+// queue refused it. The password is held in memory only.
 type login struct {
 	member *Member
 	api    nodes.Backend
@@ -27,8 +27,8 @@ type login struct {
 }
 
 // Login returns a function that supplies the credentials for connecting to the queue. The name is empty if the queue
-// has no accounts. Requests are rate-limited to protect queue and supervisor from a refused node. After a removal the
-// function fails immediately, so that shutdown does not wait for connections.
+// has no accounts. Requests are rate-limited, so that a refused node does not overload the queue and the supervisor.
+// After a removal the function fails immediately, so that shutdown does not wait for connections.
 func (m *Member) Login(api nodes.Backend) func(ctx context.Context, refused bool) (name, password string, err error) {
 	l := &login{member: m, api: api, sem: make(chan struct{}, 1)}
 	return l.get
@@ -53,7 +53,7 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	case <-ctx.Done():
 		return "", "", context.Cause(ctx)
 	}
-	// The timer may have fired at the same moment, or the node was removed in an earlier incarnation.
+	// The timer may have fired in the moment of the removal, or the node was removed in an earlier incarnation.
 	if Left(l.member.Admission()) {
 		return "", "", l.member.Rejected()
 	}

@@ -1,7 +1,7 @@
 // Package member holds a node's membership of its datacenter: its keys, its record and its verified rosters in the data
-// directory, and the requests to the supervisor about them: join, get the account at the queue, ask whether the node is
-// still a member, and get an order to stop. Every answer must be signed by the datacenter's supervisor; an order to
-// stop must also have the signature of a person. The package must not know jobs, drivers or queues.
+// directory. It also makes the requests to the supervisor about the membership: join, get the account at the queue,
+// check the membership, and get an order to stop. Every answer must be signed by the datacenter's supervisor; an order
+// to stop must also have the signature of a person. The package must not depend on jobs, drivers or queues.
 package member
 
 import (
@@ -27,14 +27,14 @@ const (
 )
 
 // Member is a node's membership of its datacenter: its keys, its identity and its verified rosters. All of it is stored
-// in the data directory; changes are on disk before they take effect. Join creates one.
+// in the data directory; changes are on disk before they take effect. Join creates a Member.
 type Member struct {
 	store
 
 	dir     string
 	key     ed25519.PrivateKey
 	age     *age.X25519Identity
-	token   *identity.Token // from this process's Join; nil if it had none
+	token   *identity.Token // from the Join of this process; nil if Join got no token
 	version string          // version of the program
 	serial  string          // serial number of the machine, sent with a join; "" if unknown
 	removal *Removal
@@ -68,7 +68,9 @@ func openMember(dir string) (*Member, error) {
 	if err := m.load(newAge); err != nil {
 		return nil, err
 	}
-	if newAge { // after the record has its public key: a crash before this write leaves the key missing, not foreign
+	// The key file is written after the record: after a crash in between, the key file is missing and does not contradict
+	// the record.
+	if newAge {
 		if err := saveAge(path, m.age); err != nil {
 			return nil, fmt.Errorf("store the node's age key: %w", err)
 		}

@@ -15,7 +15,7 @@ import (
 
 // Removal holds the signs and the proof that the supervisor has removed the node.
 type Removal struct {
-	recheck wake.Signal   // holds a token if there are unproven signs
+	recheck wake.Signal   // holds a token if unproven signs require a check
 	gone    chan struct{} // closed once the supervisor has signed a removal
 	leaving sync.Once
 	open    atomic.Bool // the queue has no accounts, so it cannot refuse a removed node
@@ -45,8 +45,9 @@ func (m *Member) Rejected() *writ.Error {
 		WithHint("to join again, start with an empty data directory and a token of `writ token create`")
 }
 
-// LearnStanding asks the supervisor for the node's admission and records a removal. Only an answer counts that the
-// supervisor signed together with the nonce of this request, so an attacker on the network cannot shut a node down.
+// LearnStanding asks the supervisor for the node's admission. It records a removal or rejection and then returns
+// NODE_REJECTED. It accepts only an answer that the supervisor signed together with the nonce of this request, so an
+// attacker on the network cannot shut down a node.
 func LearnStanding(ctx context.Context, m *Member, api nodes.Backend) error {
 	nonce := identity.NewChallenge()
 	signed, err := api.Standing(ctx, m.Node(), nonce)
@@ -71,10 +72,10 @@ func LearnStanding(ctx context.Context, m *Member, api nodes.Backend) error {
 	return m.leave(member.Admission)
 }
 
-// Left reports whether an admission ends the membership permanently.
+// Left reports whether an admission ends the membership permanently: removed or rejected.
 func Left(a writ.Admission) bool { return a == writ.AdmissionRemoved || a == writ.AdmissionRejected }
 
-// leave records that the node was removed. It returns the exit error of the runner.
+// leave records that the node was removed or rejected. It returns the exit error of the runner.
 func (m *Member) leave(a writ.Admission) error {
 	if err := m.Change(func(r *Record) { r.Admission = a }); err != nil {
 		return err

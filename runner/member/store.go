@@ -22,12 +22,13 @@ type Record struct {
 	Name       string            `json:"name"`
 	Admission  writ.Admission    `json:"admission"`
 	Epoch      int64             `json:"epoch"` // supervisor's epoch when the node was admitted
-	// Keys holds the public halves of the node's keys. Earlier versions of writ stored none; the next change adds them.
+	// Keys holds the public halves of the node's keys. Earlier versions of writ stored no keys; the next change of the
+	// record adds them.
 	Keys PublicKeys `json:"keys,omitzero"`
-	// Links of an identity.RosterChain; earlier versions of writ stored the full text of each roster.
+	// Rosters holds the links of an identity.RosterChain. Earlier versions of writ stored the full text of each roster.
 	Rosters [][]byte `json:"rosters"`
-	// State of a removed node. FenceOrdered: it was ordered to stop its resources. Fenced: it has stopped them and
-	// reported that. FenceRound: the number of its reports.
+	// State of a removed node. FenceOrdered: the node was ordered to stop its resources. Fenced: the node has stopped all
+	// of them and reported this. FenceRound: the number of reports so far.
 	FenceOrdered bool  `json:"fence_ordered,omitempty"`
 	Fenced       bool  `json:"fenced,omitempty"`
 	FenceRound   int64 `json:"fence_round,omitempty"`
@@ -37,17 +38,18 @@ type Record struct {
 
 // store holds the record of a member and its newest roster. Changes are on disk before they take effect.
 type store struct {
-	path string     // of member.json
-	keys PublicKeys // of the files beside it
+	path string     // path of member.json
+	keys PublicKeys // public halves of the key files
 
 	changing sync.Mutex // one change of the record at a time
 	mu       sync.Mutex
 	record   Record
-	roster   *identity.Roster // the newest of the record
+	roster   *identity.Roster // newest roster of the record
 }
 
-// load reads the record, if it exists. ageLost means that the node's age key was lost, and that it has a new one: then
-// the record gets the new key. Secrets for the old key cannot be read any more, and calls report that.
+// load reads the record, if it exists. ageLost means that the file of the age key was missing and a new key was
+// created. In this case load writes the new public key to the record. Secrets that were encrypted for the old key
+// cannot be decrypted any more, and calls that need them fail.
 func (s *store) load(ageLost bool) error {
 	text, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
