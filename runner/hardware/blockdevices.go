@@ -12,8 +12,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// virtual are the name prefixes of block devices that are not disks of a machine, because they are temporary or hold
-// removable media.
+// virtual lists the name prefixes of block devices that do not count as disks of a machine: virtual, temporary or
+// removable devices.
 var virtual = []string{"loop", "ram", "zram", "fd", "sr", "nbd", "dm-"}
 
 // blockDevices reads the disks of a machine and their partitions.
@@ -73,8 +73,8 @@ func (b *blockDevices) part(at, disk, name string) (p writ.HostPart, ok bool) {
 	return p, name != "." || p.Mounted != "" || p.Label != ""
 }
 
-// mountPoints returns the mount points of block devices, by their numbers and by their names. Of several mount points it
-// returns the shortest, because containers temporarily mount parts of the same disk again.
+// mountPoints returns the mount points of block devices, by device number and by device name. Of several mount points
+// of a device it returns the shortest, because containers temporarily mount parts of the same disk again.
 func mountPoints(f files) map[string]string {
 	all := make(map[string]string)
 	for line := range strings.Lines(f.read("proc/self/mountinfo")) {
@@ -83,7 +83,7 @@ func mountPoints(f files) map[string]string {
 		if !ok || len(fields) < 5 || len(source) < 2 {
 			continue
 		}
-		for _, key := range []string{fields[2], source[1]} { // btrfs has its own numbers, but the name of its disk
+		for _, key := range []string{fields[2], source[1]} { // btrfs shows its own number, but the name of its disk
 			if known, ok := all[key]; !ok || len(fields[4]) < len(known) {
 				all[key] = fields[4]
 			}

@@ -7,7 +7,8 @@ import (
 	"writ"
 )
 
-// Capacity fills the fields of `given` that are 0 with the host's capacity.
+// Capacity fills the fields of `given` that are 0 with the host's CPUs, its memory, and the size of the disk that holds
+// dir. It subtracts a reserve from memory and disk.
 func Capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
 	if given.CPUs != 0 && given.MemoryMiB != 0 && given.DiskGiB != 0 {
 		return given, nil
@@ -23,11 +24,11 @@ func Capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
 	}, nil
 }
 
-// ownMemoryMiB is the minimum that the operating system of a node, its runner and its daemons need.
+// ownMemoryMiB is the minimum memory that the operating system of a node, its runner and its daemons need together.
 const ownMemoryMiB = 512
 
-// spared returns the part of the capacity `has` that a host offers. It reserves a twentieth, for the overhead of
-// machines and other data on the disk, but at least `least` and at most half.
+// spared returns the part of the capacity `has` that a host offers. It reserves a twentieth, but at least `least` and
+// at most half, for the overhead of machines and for other data on the disk.
 func spared(has, least int64) int64 {
 	return has - min(max(has/20, least), has/2)
 }

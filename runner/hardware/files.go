@@ -29,7 +29,7 @@ func (f files) read(name string) string {
 
 // list returns the sorted names in a directory.
 func (f files) list(dir string) (names []string) {
-	entries, _ := fs.ReadDir(f.FS, dir) // entries before an error count
+	entries, _ := fs.ReadDir(f.FS, dir) // entries that were read before an error are used
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}

@@ -1,6 +1,6 @@
 // Package hardware reads the properties of a machine from the files of its kernel: product, processor, disks and
-// network interfaces. It needs no privileges, but omits values that only root can read. It must not know the recipient
-// of the data.
+// network interfaces. It needs no privileges, but omits values that only root can read. It must not depend on how the
+// properties are sent.
 package hardware
 
 import (
@@ -28,8 +28,7 @@ type Machine struct {
 // Here returns the machine of this process.
 func Here() Machine { return Machine{Root: os.DirFS("/"), Addresses: addressesHere} }
 
-// Host returns the current properties. Unavailable ones are omitted: a virtual machine has no product, and a container
-// no disks.
+// Host returns the current properties. Unavailable properties are omitted: for example, a container has no disks.
 func (m Machine) Host() writ.Host {
 	f := files{m.Root}
 	release := settings(cmp.Or(f.read("etc/os-release"), f.read("usr/lib/os-release")))
@@ -60,7 +59,7 @@ func (f files) dmi(name string) string {
 	return text
 }
 
-// memoryMiB returns the memory of the kernel, from "MemTotal: 24033520 kB".
+// memoryMiB returns the memory that the kernel manages, from the line "MemTotal: 24033520 kB".
 func (f files) memoryMiB() int64 {
 	kib, err := strconv.ParseInt(strings.TrimSuffix(f.field("proc/meminfo", "MemTotal"), " kB"), 10, 64)
 	if err != nil {

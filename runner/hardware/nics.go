@@ -11,8 +11,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// nics returns the network interfaces. Interfaces for guests, made by writ or other programs, are omitted: they have no
-// device and are temporary.
+// nics returns the network interfaces that have a device, and bonds and VLANs. It omits temporary interfaces that writ
+// or other programs create for guests, which have no device.
 func nics(f files, addresses func(name string) []netip.Prefix) (all []writ.HostNIC) {
 	for _, name := range f.list("sys/class/net") {
 		at := path.Join("sys/class/net", name)
@@ -49,8 +49,8 @@ func addressTexts(name string, addresses func(name string) []netip.Prefix) (all 
 	return all[:min(len(all), nodes.MaxAddresses)]
 }
 
-// addressesHere returns the addresses of a network interface of this machine, without link-local ones, which are
-// unrelated to the network.
+// addressesHere returns the addresses of a network interface of this machine. It omits link-local addresses, which
+// other networks cannot reach.
 func addressesHere(name string) (all []netip.Prefix) {
 	card, err := net.InterfaceByName(name)
 	if err != nil {
