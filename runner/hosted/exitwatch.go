@@ -24,12 +24,12 @@ type ExitWatch struct {
 	mu      sync.Mutex
 	watched map[writ.ResourceID]bool // resources with a goroutine
 	dead    map[writ.ResourceID]sal.Served
-	// postponed holds exits that the keeper could not handle, because a job held the resource. The end of that job
+	// postponed holds exits that the keeper could not handle, because a job held the resource. After that job, Watch
 	// reports them again.
 	postponed map[writ.ResourceID]bool
 }
 
-// NewExitWatch returns a watch without resources. Close ends it.
+// NewExitWatch returns an ExitWatch without resources. Call Close to stop it.
 func NewExitWatch(log *slog.Logger) *ExitWatch {
 	w := &ExitWatch{
 		log: log, Wake: wake.New(), watched: make(map[writ.ResourceID]bool),
@@ -47,8 +47,8 @@ func (w *ExitWatch) Close() {
 	w.wg.Wait()
 }
 
-// Watch waits for the exit of the process that serves a resource, unless it is watched already. It is called after each
-// scan of the resource and after each job on it. Resources without a process are ignored.
+// Watch starts to wait for the exit of the process that serves a resource, unless it is watched already. It is called
+// after each scan of the resource and after each job on it. Resources without a process are ignored.
 func (w *ExitWatch) Watch(d sal.Driver, resource writ.ResourceID) {
 	served, ok := d.(sal.Served)
 	if !ok || !w.begin(served, resource) {
@@ -74,8 +74,8 @@ func (w *ExitWatch) Watch(d sal.Driver, resource writ.ResourceID) {
 	}()
 }
 
-// begin reserves the single goroutine of a resource and adds it to wg. It returns false if the resource has one
-// already, or if Close was called.
+// begin reserves the only goroutine of a resource and adds it to wg. It returns false if the resource already has a
+// goroutine, or if Close was called. It also reports a postponed exit of the resource.
 func (w *ExitWatch) begin(d sal.Served, resource writ.ResourceID) bool {
 	w.mu.Lock()
 	postponed := w.postponed[resource]

@@ -1,6 +1,6 @@
-// Package hosted keeps the state of the resources on a node: the locks that serialize work on one resource, the states
-// as of the last scan, and the exits of the processes that serve resources. Jobs and the keeper of the node decide about
-// resources; this package does not.
+// Package hosted holds the state of the resources on a node: locks that serialize work on a resource, the states as of
+// the last scan, and exits of the processes that serve resources. It changes no resources: the jobs and the keeper of
+// the node do.
 package hosted
 
 import (
@@ -12,10 +12,10 @@ import (
 	"writ"
 )
 
-// Locks serializes jobs on one resource in order of arrival.
+// Locks serializes work on each resource in order of arrival: jobs, transfers and the node's keeper.
 type Locks struct {
 	mu    sync.Mutex
-	lines map[writ.ResourceID][]*Lock // the first of each line holds the resource
+	lines map[writ.ResourceID][]*Lock // the first lock of each line is held
 }
 
 // Lock is a held or requested lock of a resource.
@@ -23,7 +23,7 @@ type Lock struct {
 	locks    *Locks
 	resource writ.ResourceID
 	by       Holder
-	held     chan struct{} // closed when it is first in its line
+	held     chan struct{} // closed when the lock is the first in its line
 }
 
 // Holder identifies the holder of a lock: a job, a transfer to another node, or the node's keeper (zero).
@@ -32,7 +32,7 @@ type Holder struct {
 	Transfer string // ID from the transfer grant
 }
 
-// Works describes the holder's work, for a job that waits for it.
+// Works describes the holder's work, for a job or transfer that waits for the lock.
 func (h Holder) Works(on writ.ResourceID) string {
 	switch {
 	case h.Transfer != "":
@@ -43,7 +43,7 @@ func (h Holder) Works(on writ.ResourceID) string {
 	return fmt.Sprintf("the job %s still works on the %s", h.Job, on)
 }
 
-// Request appends a request to the line.
+// Request appends a request to the line of a resource. The caller must call Release, even if Wait fails.
 func (l *Locks) Request(resource writ.ResourceID, by Holder) *Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *Locks) Request(resource writ.ResourceID, by Holder) *Lock {
 	return last
 }
 
-// Try locks the resource for the keeper if the line is empty. It returns nil otherwise.
+// Try locks the resource for the keeper if no lock is held or requested. It returns nil otherwise.
 func (l *Locks) Try(resource writ.ResourceID) *Lock {
 	l.mu.Lock()
 	busy := len(l.lines[resource]) > 0

@@ -27,11 +27,11 @@ type States struct {
 // state is the state of one resource.
 type state struct {
 	writ.ResourceState
-	round int64 // first report that contained it, 0 for none; all later ones contain it until one is acknowledged
+	round int64 // first report with this state, or 0; later reports repeat it until one is acknowledged
 	acked bool
 }
 
-// StateOf converts the observation of a driver.
+// StateOf converts a driver's observation of a resource to the resource's state.
 func StateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState {
 	if !seen.Exists { // the driver completed an interrupted delete
 		return writ.ResourceState{ResourceID: resource, Standing: writ.Standing{State: catalog.Gone}}
@@ -64,13 +64,14 @@ func (s *States) Forget(resource writ.ResourceID) {
 	delete(s.all, resource)
 }
 
-// MarkGone marks resources that disappeared without an operation, and drops those whose end is acknowledged.
+// MarkGone marks known resources that are not in `there` as gone. It drops a resource once the supervisor has
+// acknowledged that it is gone.
 func (s *States) MarkGone(there map[writ.ResourceID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, known := range s.all {
 		switch gone := known.State == catalog.Gone; {
-		case gone && there[r]: // its record exists, the resource does not
+		case gone && there[r]: // the driver's record exists, but the resource does not
 		case gone && known.acked:
 			delete(s.all, r)
 		case !gone && !there[r]:
@@ -98,8 +99,8 @@ func (s *States) Resources() iter.Seq[writ.ResourceID] {
 	return slices.Values(slices.Collect(maps.Keys(s.all)))
 }
 
-// Unacked returns at most max states that the supervisor of epoch may not have, for a report. The supervisor of a new
-// epoch gets all states, because its journal may come from a backup.
+// Unacked returns at most max states that the supervisor of this epoch may not have received, for report `round`. The
+// supervisor of a new epoch gets all states, because its journal may come from a backup.
 func (s *States) Unacked(round, epoch int64, max int) []writ.ResourceState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +129,7 @@ func (s *States) Unacked(round, epoch int64, max int) []writ.ResourceState {
 	return report
 }
 
-// Acknowledged marks the states of a report as received by the supervisor.
+// Acknowledged marks the states in the reports up to `round` as received by the supervisor.
 func (s *States) Acknowledged(round int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
