@@ -1,6 +1,6 @@
-// Package nodelog finds lines in the logs of a node: a directory with a ring file for each source. The runner is one
-// source; on a machine that was started from a node image, the first process, the kernel and each service are others.
-// It must not know the origin of queries.
+// Package nodelog finds lines in the logs of a node: a directory with a ring file for each source. The runner is a
+// source. On a machine that was started from a node image, the init process, the kernel and each service are further
+// sources. The package must not depend on the origin of queries.
 package nodelog
 
 import (
@@ -19,7 +19,7 @@ import (
 const (
 	// Runner is the source for the log of the runner.
 	Runner = "runner"
-	// maxSources limits the rings that are read: enough for a machine with all services of an image.
+	// maxSources limits the number of rings that are read. It suffices for a machine with all services of an image.
 	maxSources = 20
 	// lineCost is the overhead of a line in a report, in bytes.
 	lineCost = 128
@@ -31,14 +31,14 @@ type Log struct {
 	Redact func(text string) string // removes secrets from a text
 }
 
-// sources returns the sources with a ring.
+// sources returns the names of at most maxSources sources that have a ring.
 func (l *Log) sources() []string {
 	all := slices.DeleteFunc(logring.Sources(l.Dir), func(source string) bool { return !writ.ValidName(source) })
 	return all[:min(len(all), maxSources)]
 }
 
-// Read returns the lines for a query: the newest, or the oldest after its position. Lines from before the last boot
-// come first; within each part they are ordered by time.
+// Read returns the newest lines that match a query, or the oldest matching lines after the query's position if it has
+// one. Lines from before the last boot come first; within each part they are ordered by time.
 func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 	report := nodes.LogReport{Query: q.ID, Boot: logring.Boot()}
 	after, err := parsePosition(q.After)
@@ -95,22 +95,23 @@ func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 	return report
 }
 
-// line is a found line, with its number in its ring and its moment, which orders the lines of all rings.
+// line is a matching line, with its number in its ring and its moment, which orders the lines of all rings.
 type line struct {
 	nodes.LogLine
 	number int64
 	at     moment
 }
 
-// moment orders lines: lines of earlier boots come first, the others are in the order of their times.
+// moment orders lines: lines of earlier boots come before lines of the current boot, and both parts are ordered by
+// time.
 type moment struct {
 	now  bool
 	time time.Time
 }
 
 // then returns the moment of the next line of a ring. It is never earlier than the previous moment, even if the clock
-// was set back. A query continues after a line number in each ring, so a report must not omit a line of a ring that
-// precedes another line in it.
+// was set back. A query continues after a line number in each ring. Therefore a report with a line must contain all
+// earlier matching lines of the same ring.
 func (m moment) then(next moment) moment {
 	if next.compare(m) < 0 {
 		return m
@@ -128,7 +129,7 @@ func (m moment) compare(o moment) int {
 	return m.time.Compare(o.time)
 }
 
-// rest returns the entries of a ring after a number, and whether the ring has lost entries after that number.
+// rest returns the entries of a ring after the number `after`, and whether the ring has lost entries after that number.
 func rest(entries []logring.Entry, after int64) (behind []logring.Entry, lost bool) {
 	if len(entries) == 0 {
 		return nil, after > 0
@@ -169,7 +170,7 @@ func oldest(all []line, limit int) []line {
 	return all[:to]
 }
 
-// position is the number of the last line read, by source.
+// position holds the number of the last line read from each source.
 type position map[string]int64
 
 // String returns the format of a position in queries, such as "boot.12,runner.345".
@@ -182,7 +183,7 @@ func (p position) String() string {
 	return strings.Join(all, ",")
 }
 
-// parsePosition parses a position; "" is the beginning.
+// parsePosition parses a position. "" is the position before all lines.
 func parsePosition(text string) (position, error) {
 	p := position{}
 	if text == "" {
