@@ -22,7 +22,7 @@ import (
 // access holds the connections to Redis and the offences of nodes. The parts of a Queue share it.
 type access struct {
 	client   *redis.Client
-	reader   *redis.Client // for blocking commands, which must not use the pool's connections, and for data from nodes
+	reader   *redis.Client // for blocking commands, which must not occupy connections of client, and for data from nodes
 	waits    *interrupts   // of reader
 	log      func() *slog.Logger
 	offences offences // of nodes
@@ -138,13 +138,13 @@ func (c *interruptible) Close() error {
 func (a *access) info(ctx context.Context) (map[string]string, error) {
 	text, err := a.client.Info(ctx, "memory", "clients").Result()
 	if _, refused := errors.AsType[redis.Error](err); refused {
-		return nil, nil // too old, or forbidden for this user: Examine reports that
+		return nil, nil // Redis is too old, or its user may not use INFO: Examine reports that
 	}
 	return infoOf(text), away(ctx, err)
 }
 
-// deleteMistyped deletes keys of a node with the wrong type, including tasks, and records the offence. It reports
-// whether there were any.
+// deleteMistyped deletes the keys of a node that have the wrong type, including keys of the given tasks, and records
+// the offence. deleted reports whether there were any.
 func (a *access) deleteMistyped(ctx context.Context, node writ.NodeID, tasks ...string) (deleted bool, err error) {
 	types := belongs(node)
 	for _, id := range tasks {
@@ -184,13 +184,13 @@ func (a *access) mended(ctx context.Context, node writ.NodeID, tasks []string, e
 		return err
 	}
 	if ok, failed := a.deleteMistyped(ctx, node, tasks...); failed != nil || !ok {
-		return err // a node, for example, lacks the rights to delete the key
+		return err // for example, the account of a node may not delete the key
 	}
 	return again()
 }
 
-// belongs returns the keys of a node with a defined type, and the types. The key that pauses a queue must not exist:
-// writ never pauses one.
+// belongs returns the keys of a node whose type is known, with their types. The key that pauses a queue must not exist:
+// writ never pauses a queue.
 func belongs(node writ.NodeID) map[string]string {
 	all := map[string]string{key(node, "pending"): "list", key(node, "active"): "list", key(node, "paused"): "none"}
 	for _, name := range []string{"lease", "retry", "scheduled", "completed", "archived"} {

@@ -25,10 +25,10 @@ type allowance struct {
 }
 
 // allowances are the minimal rights of a node, determined with asynq 0.26 by removing each right in turn. Scripts run
-// with the rights of the calling account, so the commands in asynq's and our own scripts are included. All others are
-// forbidden. EVAL and SCRIPT LOAD are excluded, because with its own script a node could fill or block Redis (see
-// scripts.go). XGROUP is excluded as well: names of groups use memory that MEMORY USAGE does not count, so the
-// supervisor makes the only group of a node.
+// with the rights of the calling account, so the commands in asynq's and our own scripts are included. All other
+// commands are forbidden. EVAL and SCRIPT LOAD are excluded, because with its own script a node could fill or block
+// Redis (see scripts.go). XGROUP is excluded as well: names of groups use memory that MEMORY USAGE does not count, so
+// the supervisor creates the only group of a node's stream.
 var allowances = []allowance{
 	{ // the node's queue
 		keys: []string{"~asynq:{node}:*"},
@@ -47,7 +47,7 @@ var allowances = []allowance{
 		keys:     []string{"%W~writ:{node}:out"},
 		commands: []string{"xadd"},
 	},
-	{ // asynq's channel for cancelled tasks: asynq insists on subscribing and pings; writ does not use it
+	{ // asynq's channel for cancelled tasks: asynq always subscribes to it and pings; writ does not use it
 		channels: []string{"&asynq:cancel"},
 		commands: []string{"subscribe", "ping"},
 	},
@@ -74,7 +74,7 @@ func rules(node writ.NodeID, hash string, db int, allowances []allowance) []stri
 	return all
 }
 
-// anyPrefix is the prefix of all users that supervisors make.
+// anyPrefix is the prefix of the names of all users that supervisors create.
 const anyPrefix = "writ:"
 
 // Accounts manages the Redis users of a datacenter's nodes. It needs Redis 7, and a login that may use ACL SETUSER,
@@ -98,10 +98,10 @@ func (q *Queue) Accounts(datacenter writ.DatacenterID) *Accounts {
 // User implements queue.Accounts.
 func (a *Accounts) User(node writ.NodeID) string { return a.prefix + string(node) }
 
-// Apply implements queue.Accounts. It also loads the scripts and makes the stream groups that nodes need.
+// Apply implements queue.Accounts. It also loads the scripts and creates the stream groups that nodes need.
 //
-// A user with other rights was made by another version of this program, or its rights were changed at Redis. It is
-// deleted together with its connections, and its node connects again.
+// The rights of a user may differ from rules: another version of this program created the user, or an operator changed
+// it. Apply deletes such a user together with its connections and creates it again. The node then reconnects.
 func (a *Accounts) Apply(ctx context.Context, passwords map[writ.NodeID]string) error {
 	lines, err := a.queue.client.ACLList(ctx).Result()
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *Accounts) Apply(ctx context.Context, passwords map[writ.NodeID]string) 
 	_, _, rights := parseUser("user : on " + strings.Join(rules("", "", db, allowances), " "))
 	type user struct {
 		hash    string
-		current bool // it has the rights of this version
+		current bool // the user has the rights that this version gives
 	}
 	have := make(map[string]user)
 	for _, line := range lines {
@@ -219,7 +219,8 @@ func hashOf(password string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// unsupported distinguishes a Redis without usable accounts from an unreachable one.
+// unsupported returns an error that wraps errors.ErrUnsupported if Redis has no accounts or the supervisor may not
+// manage them. It converts any other error like away.
 func unsupported(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return away(ctx, err)
@@ -228,7 +229,7 @@ func unsupported(ctx context.Context, err error) error {
 	switch {
 	case redis.IsPermissionError(err):
 		why = "the supervisor's user at Redis may not manage users; it needs +acl|list +acl|setuser +acl|deluser"
-	// For these refusals Redis has no code, only a text.
+	// These error replies of Redis have no code, only a text.
 	case redis.HasErrorPrefix(err, "unknown command"), redis.HasErrorPrefix(err, "unknown subcommand"):
 		why = "this Redis does not have users"
 	case strings.Contains(err.Error(), "ACL SETUSER modifier"):

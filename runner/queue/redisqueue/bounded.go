@@ -19,31 +19,30 @@ import (
 // instead. A reply beyond the limits of replyTotal ends its connection.
 
 // Limits of a reply. A string longer than maxString is replaced by a mark. Once a reply has maxReply bytes, this
-// applies to strings longer than maxShort. A list of connections longer than maxString is reduced to its users. A list
-// with more than maxNested entries is replaced by an empty one if it is nested so deep that it can only hold the fields
-// of a message.
+// applies to strings longer than maxShort. A list of connections longer than maxString is reduced to the names of its
+// users. A list with more than maxNested entries is replaced by an empty list if at least nestedAt lists enclose it. At
+// that depth, only the fields of a message are expected.
 const (
 	maxString = 5<<20 + 64<<10 // more than queue.MaxBody
 	maxReply  = 8 << 20
 	maxShort  = 1 << 10
 	maxNested = 64
 	nestedAt  = 3       // minimum number of enclosing lists
-	maxValue  = 1 << 30 // Redis itself stores at most half of it
+	maxValue  = 1 << 30 // Redis itself stores strings of at most half of this length
 )
 
-// maxHeader limits the first line of an element. Redis writes short ones.
+// maxHeader limits the first line of an element. Redis itself writes short lines.
 const maxHeader = 64 << 10
 
 // errReply is the error of a reply that does not follow the protocol. The connection must be closed.
 var errReply = errors.New("a reply of Redis does not follow the protocol")
 
-// Marks begin with a random text, so that a node cannot forge one.
+// Marks begin with a random text, so that a node cannot forge a mark.
 var (
 	markPrefix = "writ:" + randomHex() + ":"
-	// A mark is followed by the length of the replaced string. The next lines may have the fields that usersOf
-	// extracted.
+	// The length of the replaced string follows the mark. The lines after it may hold the fields that usersOf extracted.
 	markLarge = markPrefix + "large:"
-	markLater = markPrefix + "later:" // the string is left to a later reply, because this one is full
+	markLater = markPrefix + "later:" // the string must be read again in a later reply, because this reply is full
 )
 
 func randomHex() string {
@@ -94,12 +93,12 @@ type boundedConn struct {
 	head   []byte // incomplete line
 
 	pass, drop int64    // remaining bytes of a string to copy, or to discard
-	mark       []byte   // written after the bytes to discard, so that a reply is complete when its end is returned
+	mark       []byte   // written after the discarded bytes: a reply is complete when its end is returned
 	users      *usersOf // extracts users from the discarded bytes; may be nil
 	lists      []nest   // enclosing lists
 	dropping   int      // number of innermost lists that are discarded
 	total      replyTotal
-	failed     error // the error of follow, for every later Read: go-redis may read again after an error
+	failed     error // the error of follow, which every later Read returns: go-redis may read again after an error
 }
 
 // nest is a list with its number of remaining entries.
@@ -195,7 +194,7 @@ func (c *boundedConn) line(line []byte) error {
 		return err
 	}
 	switch line[0] {
-	case '|': // an attribute precedes a reply; Redis sends none
+	case '|': // an attribute of a reply; Redis sends no attributes
 		return errReply
 	case '$', '=', '!':
 		n, err := length(line)
@@ -269,7 +268,7 @@ func asBulk(text []byte) []byte {
 	return slices.Concat([]byte("$"+strconv.Itoa(len(text))+"\r\n"), text, []byte("\r\n"))
 }
 
-// end completes an element, and the lists that end with it.
+// end completes an element, and all lists whose last entry it is.
 func (c *boundedConn) end() {
 	for len(c.lists) > 0 {
 		last := &c.lists[len(c.lists)-1]

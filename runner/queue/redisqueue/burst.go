@@ -11,7 +11,7 @@ import (
 	"writ/runner/queue"
 )
 
-// maxBurst limits the bytes of the tasks in one script, not counting the last one. Redis reads a request in pieces of
+// maxBurst limits the bytes of the tasks in one script, not counting the last task. Redis reads a request in pieces of
 // 16 KiB, and serves other connections in between. A request that fills the buffers of its connection can stall until
 // TCP probes again after 200 ms (measured on loopback, with Linux 6.18 and requests of 150 KB). With several scripts,
 // the node can also start with the first tasks earlier.
@@ -65,7 +65,8 @@ func (burstHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// collect adds the task of asynq's script to the burst. It returns false for another command and for another queue.
+// collect adds the task of asynq's script to the burst. It returns false if cmd is another command or adds a task to
+// another queue.
 func (b *burst) collect(cmd redis.Cmder) bool {
 	const keys = 2 // index of the key count; the keys follow, then message, ID and time
 	script, ok := cmd.(*redis.Cmd)
@@ -87,7 +88,7 @@ func (b *burst) collect(cmd redis.Cmder) bool {
 	if b.prefix != prefix || b.pending != pending {
 		return false
 	}
-	script.SetVal(int64(1)) // means that the task is new
+	script.SetVal(int64(1)) // this reply means that the task is new
 	b.tasks = append(b.tasks, id, message)
 	b.size += len(message)
 	return true
@@ -102,8 +103,8 @@ func (b *burst) send(ctx context.Context, client *redis.Client) error {
 	return pushScript.Run(ctx, client, []string{b.pending}, append([]any{b.prefix, b.since}, b.tasks...)...).Err()
 }
 
-// pushBurst adds tasks to the queue of a node with few scripts, in order. After an error it tries the other tasks, and
-// returns the first error.
+// pushBurst adds tasks to the queue of a node with few scripts, in order. After an error it still adds the other tasks,
+// and then returns the first error.
 func (d *dispatcher) pushBurst(ctx context.Context, node writ.NodeID, tasks []queue.Task) (first error) {
 	b := &burst{}
 	collecting := context.WithValue(ctx, burstKey{}, b)

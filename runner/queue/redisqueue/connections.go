@@ -15,20 +15,21 @@ import (
 	"writ/runner/queue"
 )
 
-// Redis has one limit for the connections of all users and rejects new ones above it. When half of it is in use, the
-// connections of each node are counted. A client can give its connection a name of any length, which is not part of any
-// key. If Redis uses more memory than its keys, these names are measured.
+// Redis has one limit for the connections of all users and rejects further connections. When half of the limit is in
+// use, the connections of each node are counted. A client can give its connection a name of any length, which takes
+// memory outside of keys. If Redis uses more memory than its keys explain, these names are measured.
 
 // NodeConnections is the value of Server.Connections for nodes. Together with the other connections of go-redis, it
 // stays within queue.BudgetConnections.
 const NodeConnections = 16
 
-// namesMost limits the bytes of names of a node's connections, checked when Redis uses more memory than its keys.
+// namesMost limits the bytes of the names of a node's connections. The limit is checked if Redis uses more memory than
+// its keys explain.
 const namesMost = 16 << 20
 
-// named returns the nodes whose connections have long names, if Redis uses more memory than its keys. Listing such
-// connections would use the same amount of memory again. Instead, it closes the connections of one node after another.
-// No other command runs in between, so the freed memory equals the size of their names. Nodes reconnect at once.
+// named returns the nodes whose connections have long names, if Redis uses more memory than its keys explain. A list of
+// these connections would take the same amount of memory again. Instead, named closes the connections of one node after
+// another. No other command runs in between, so the freed memory is the size of their names. Nodes reconnect at once.
 // Without the right to close connections it has no effect; Examine reports that.
 func (a *Accounts) named(ctx context.Context, used int64) (found []queue.Finding, err error) {
 	if !a.sweep.unexplained(used) {
@@ -53,8 +54,8 @@ func (a *Accounts) named(ctx context.Context, used int64) (found []queue.Finding
 				What: fmt.Sprintf("the names of its %d connections to the queue used %d MiB", closed, freed>>20)})
 		}
 	}
-	// Each entry of the slow log has a copy of the name. Without the right to reset the log, the entries remain until
-	// later ones displace them.
+	// Each entry of the slow log has a copy of the name of a connection. Without the right to reset the log, the entries
+	// remain until later ones displace them.
 	_ = a.queue.client.Do(ctx, "slowlog", "reset").Err()
 	left, err := a.queue.info(ctx)
 	if err == nil {

@@ -16,15 +16,15 @@ type deliveries struct {
 	of map[writ.NodeID]map[string]*delivery
 }
 
-// maxDeliveries limits the entries of a node. Redis holds that many finished tasks only if an attacker writes to the
-// queue. A task without its entry may reach its handler again; the node then repeats its answer.
+// maxDeliveries limits the entries of a node. Redis holds more finished tasks only if an attacker writes to the queue.
+// A task without an entry may reach its handler again; the node then repeats its answer.
 const maxDeliveries = 50_000
 
 // delivery is one task in this process.
 type delivery struct {
-	done chan struct{} // closed when it is finished
-	err  error         // why it finished without running its handler; valid once done is closed
-	seen bool          // it was over at the last repair; used only by repair
+	done chan struct{} // closed when the handler has returned or the delivery was abandoned
+	err  error         // reason of abandon, nil if the handler ran; valid once done is closed
+	seen bool          // the delivery was over at the last repair; used only by repair
 }
 
 func (d *delivery) over() bool {
@@ -36,7 +36,7 @@ func (d *delivery) over() bool {
 	}
 }
 
-// begin returns the delivery of a task, and whether it is new.
+// begin returns the delivery of a task. fresh reports whether begin created it.
 func (ds *deliveries) begin(node writ.NodeID, id string) (d *delivery, fresh bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -57,14 +57,14 @@ func (ds *deliveries) begin(node writ.NodeID, id string) (d *delivery, fresh boo
 	return d, true
 }
 
-// abandon ends a delivery whose handler did not run: another process, or a later Serve, takes the task.
+// abandon ends a delivery whose handler did not run: another process or a later Serve handles the task.
 func (ds *deliveries) abandon(node writ.NodeID, id string, d *delivery, err error) {
 	d.err = err
 	close(d.done)
 	ds.forget(node, id)
 }
 
-// forget drops tasks that are no longer in Redis.
+// forget drops the entries of tasks that are no longer in Redis.
 func (ds *deliveries) forget(node writ.NodeID, ids ...string) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -73,7 +73,7 @@ func (ds *deliveries) forget(node writ.NodeID, ids ...string) {
 	}
 }
 
-// gone is forget for callers that have the key of active tasks instead of the node.
+// gone is forget for callers that have the key of the list `active` instead of the node.
 func (ds *deliveries) gone(active, id string) {
 	if _, rest, ok := strings.Cut(active, "{"); ok {
 		node, _, _ := strings.Cut(rest, "}")

@@ -18,9 +18,9 @@ import (
 // pending_since. The first process that takes the task removes the field, and this package never restores it: Withdraw
 // relies on that.
 //
-// asynq gives a task of a dead process to another one after one to three minutes. Because there is one process per
-// node, this package is simpler and faster: active tasks that this process does not know have no owner, and return to
-// the queue at once.
+// If a process dies, asynq gives its tasks to another process after one to three minutes. Only one process serves a
+// node, so this package is simpler and faster. Active tasks without a delivery in this process have no owner, and
+// return to the queue at once.
 
 func key(node writ.NodeID, name string) string { return "asynq:{" + string(node) + "}:" + name }
 
@@ -57,9 +57,9 @@ func (d *dispatcher) pushAll(ctx context.Context, node writ.NodeID, tasks []queu
 	return err
 }
 
-// pushAgain adds tasks after a key of the queue had the wrong type and was deleted. It first undoes the writes of the
-// failed script, because otherwise the task would count as existing. If the node is already working on a task, it gets
-// the task twice, as after any loss of data.
+// pushAgain adds tasks after a key of the queue had the wrong type and was deleted. It first deletes what the failed
+// script wrote, because otherwise the tasks would count as existing. A task that the node is already working on is
+// delivered twice, as after any loss of data.
 func (d *dispatcher) pushAgain(ctx context.Context, node writ.NodeID, tasks []queue.Task, err error) error {
 	ids, keys := make([]string, len(tasks)), make([]string, len(tasks))
 	for i, t := range tasks {
@@ -111,9 +111,9 @@ func (d *dispatcher) Withdraw(ctx context.Context, node writ.NodeID, ids ...stri
 }
 
 // heldScript checks which tasks exist. KEYS: pending, active, retry. ARGV: prefix of tasks, ids. It returns the ids of
-// missing tasks. A task in none of the lists is missing: no node ever gets it. It does not read an implausibly long
-// state, because a node chooses its length, and it deletes a key of another type. Lists that are too long for a quick
-// answer are not read; only a hostile node has such lists.
+// missing tasks. A task in none of the lists is missing, because no node will ever get it. The script does not read a
+// state of 16 bytes or more, because a node chooses its length. It deletes the key of a task if it is not a hash. Lists
+// that are too long for a quick answer are not read; only a hostile node has such lists.
 var heldScript = newScript(`
 local missing, listed = {}, {}
 local function list(entries)
@@ -147,7 +147,7 @@ const maxAsked = 1000
 // maxStates limits the states of one round trip, because an attacker chooses the length of each.
 const maxStates = 16
 
-// goneTasks is Missing with the rights of a node's account. It does not look into the lists.
+// goneTasks is Missing with the rights of a node's account. It does not read the lists of the queue.
 func goneTasks(
 	ctx context.Context, client *redis.Client, node writ.NodeID, ids []string,
 ) (missing []string, err error) {

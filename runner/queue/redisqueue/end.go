@@ -10,8 +10,8 @@ import (
 
 // endScript removes finished tasks like asynq's script (see dispatcher.go), but without its statistics, which need more
 // rights. KEYS: active, lease. ARGV: prefix of tasks, ids. It returns the ids that were not active. LREM is fast,
-// because it starts at the left end of the list, where the oldest tasks are. It returns an error if the list is too
-// long for the number of ids, which only a hostile node causes.
+// because it starts at the left end of the list, where the oldest tasks are. The script returns an error if the list is
+// too long for the number of ids, which only a hostile node causes.
 var endScript = newScript(`
 local missing, ids, tasks = {}, {}, {}
 local most = math.floor(2000000 / #ARGV)
@@ -32,7 +32,7 @@ if #ids > 0 then
 end
 return missing`)
 
-// errNotActive is the error of asynq's own script.
+// errNotActive is the error that asynq's own script returns for a task that is not active.
 var errNotActive = errors.New("NOT FOUND")
 
 // endHook replaces the script of asynq that removes a finished task by endScript.

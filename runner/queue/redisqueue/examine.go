@@ -167,8 +167,8 @@ func CommandCounts(ctx context.Context, q *Queue) (map[string]int64, error) {
 // ownCommands are the commands of the supervisor that nodes do not use.
 var ownCommands = []string{"eval", "script", "get", "set", "unlink", "xgroup", "xlen", "acl"}
 
-// missingCommands finds commands that the configuration of Redis renames or disables. Without the right to ask it
-// returns nil.
+// missingCommands finds commands that the configuration of Redis renames or disables. It returns nil if Redis does not
+// answer COMMAND INFO, for example without the right to use it.
 func missingCommands(ctx context.Context, q *Queue) []Finding {
 	needed := slices.Clone(ownCommands)
 	for _, a := range allowances {

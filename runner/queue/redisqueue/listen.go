@@ -37,14 +37,14 @@ func (q *Queue) Listens(ctx context.Context, l Listening) (bool, error) {
 	return true, nil
 }
 
-// Listen configures Redis, and makes it read the files again. If Redis forbids this process to change settings, the
-// error has the remedy.
+// Listen sets this configuration in Redis, which then reads the files again. If Redis forbids this process to change
+// settings, the error has the remedy.
 func (q *Queue) Listen(ctx context.Context, l Listening) error {
 	have, err := q.settings(ctx, "tls-*", "bind", "port")
 	if err != nil {
 		return err
 	}
-	if have["port"] != "0" { // bind applies to both ports
+	if have["port"] != "0" { // the setting bind applies to both ports
 		return writ.Errorf(writ.CodeUsage, "Redis listens on port %s without TLS, and would also do so on %s", have["port"],
 			l.Address).
 			WithHint("write `port 0` into redis.conf, and give the supervisor a socket: --redis unix:///run/redis/redis.sock")
@@ -70,7 +70,7 @@ func (l Listening) settings(have map[string]string) ([]string, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is not a listen address for Redis", l.Address).
 			WithHint("it looks like 10.0.0.2:6379")
 	}
-	bind := slices.DeleteFunc(strings.Fields(have["bind"]), everywhere) // all addresses are the default of Redis
+	bind := slices.DeleteFunc(strings.Fields(have["bind"]), everywhere) // drops the default of Redis: all addresses
 	if !slices.ContainsFunc(bind, func(b string) bool { return strings.TrimPrefix(b, "-") == host }) {
 		bind = append(bind, host)
 	}

@@ -16,7 +16,7 @@ func (q *Queue) credentials(name, password string) func(context.Context) (string
 		refused := q.refused.Swap(false)
 		own, secret, err := q.Login(ctx, refused)
 		if err != nil {
-			q.refused.CompareAndSwap(false, refused) // this refusal was not handled
+			q.refused.CompareAndSwap(false, refused) // Login failed, so the next call must report this refusal
 			return "", "", err
 		}
 		if own == "" {

@@ -14,8 +14,8 @@ import (
 	"writ/runner/queue"
 )
 
-// A stream has one group with one consumer. After a restart its reader is the same consumer, and receives again all
-// messages that it did not acknowledge.
+// A stream has one group with one consumer. After a restart, the reading process is the same consumer and receives all
+// messages again that it did not acknowledge.
 const (
 	group       = "writ"
 	consumer    = "reader"
@@ -34,7 +34,7 @@ type messenger struct {
 
 	mu           sync.Mutex
 	cursors      map[queue.Stream]*cursor
-	held         map[queue.Stream][]queue.Message // received and not yet returned
+	held         map[queue.Stream][]queue.Message // messages received and not yet returned
 	meters       map[queue.Stream]*meter
 	readMessages float64 // limit per node and second
 	turn         int     // rotates the streams, because the first one gets most of the space in a reply
@@ -49,13 +49,13 @@ func newMessenger(a *access) *messenger {
 
 // cursor is the position of this process in a stream.
 type cursor struct {
-	caughtUp bool      // the unacknowledged messages of the previous process were received; only new ones follow
-	last     string    // the last received message
+	caughtUp bool      // all unacknowledged messages were received; only new messages follow
+	last     string    // ID of the last received message
 	mended   time.Time // time when the stream was last replaced because its key had another type
-	aside    time.Time // not read before this time
+	aside    time.Time // the stream is not read before this time
 }
 
-// A stream that was replaced twice within mendedAgain is ignored for setAside, so that a node that corrupts its stream
+// A stream that was replaced twice within mendedAgain is not read for setAside, so that a node that corrupts its stream
 // delays no other node.
 const (
 	mendedAgain = time.Minute
@@ -98,7 +98,7 @@ func (ms *messenger) Acknowledge(ctx context.Context, messages ...queue.Message)
 		return nil
 	})
 	failpoint.End(ctx, err)
-	if isWrongType(err) { // the stream was replaced, so its messages are gone
+	if isWrongType(err) { // the stream was replaced, so its messages no longer exist
 		err = nil
 		for _, one := range done {
 			if !isWrongType(one.Err()) {
@@ -141,8 +141,9 @@ func (ms *messenger) Receive(
 	}
 }
 
-// readSome reads unacknowledged messages once, and new ones once. It waits for new ones only if there are no others. It
-// reports whether more may be available at once. A stream without its group, or a key of another type, is recreated.
+// readSome sends one request for unacknowledged messages and one for new messages. It waits for new messages, for at
+// most block, only if all streams have caught up. more reports whether further messages may be available at once.
+// readSome creates a missing group and replaces a key that is not a stream.
 func (ms *messenger) readSome(ctx context.Context, block time.Duration, streams []queue.Stream) (more bool, err error) {
 	behind, caughtUp := ms.sort(streams)
 	if len(behind)+len(caughtUp) == 0 {
@@ -166,11 +167,12 @@ func (ms *messenger) readSome(ctx context.Context, block time.Duration, streams 
 	return len(behind) > 0, err
 }
 
-// allAside is the pause if no stream may be read, because all have used their share or are set aside.
+// allAside is the pause if no stream may be read now, because each is over its limit or set aside. While some streams
+// may not be read, it limits the wait for new messages in the others.
 const allAside = 20 * time.Millisecond
 
-// sort returns the streams with unacknowledged messages and those with only new ones. It omits streams that must not be
-// read now.
+// sort returns the streams that may still have unacknowledged messages (behind) and the streams that have only new
+// messages (caughtUp). It omits streams that must not be read now.
 func (ms *messenger) sort(streams []queue.Stream) (behind, caughtUp []queue.Stream) {
 	now := time.Now()
 	ms.mu.Lock()
@@ -223,7 +225,7 @@ func (ms *messenger) readAgain(ctx context.Context, behind []queue.Stream) error
 	return nil
 }
 
-// readNew waits for new messages.
+// readNew reads new messages and waits for them for at most block.
 func (ms *messenger) readNew(ctx context.Context, block time.Duration, streams []queue.Stream) error {
 	args := &redis.XReadGroupArgs{Group: group, Consumer: consumer, Count: share(streams), Block: block}
 	for _, s := range streams {
@@ -242,7 +244,7 @@ func (ms *messenger) readNew(ctx context.Context, block time.Duration, streams [
 	return nil
 }
 
-// share returns the COUNT per stream. It keeps a reply only a little larger than the result of one Receive.
+// share returns the COUNT per stream, such that a reply has only a few more messages than one Receive returns.
 func share(streams []queue.Stream) int64 {
 	return int64((maxReceived + len(streams) - 1) / len(streams))
 }
@@ -304,7 +306,7 @@ func (ms *messenger) hold(ctx context.Context, stream queue.Stream, messages []r
 	if len(gone) > 0 {
 		ms.log().DebugContext(ctx, "messages were dropped before they were read", "node", stream.Node,
 			"stream", stream.Direction, "count", len(gone))
-		// Without this acknowledgement they arrive again after a restart, and are handled in the same way.
+		// If this fails, the IDs arrive again after a restart and are handled in the same way.
 		_ = ms.client.XAck(ctx, streamKey(stream), group, gone...).Err()
 	}
 	if len(refused) > 0 {
@@ -315,7 +317,7 @@ func (ms *messenger) hold(ctx context.Context, stream queue.Stream, messages []r
 
 // removeMessages deletes messages that must not be received.
 func removeMessages(ctx context.Context, client *redis.Client, stream queue.Stream, ids []string) {
-	// After a failure they come again, and are handled in the same way.
+	// After a failure, the messages are received again and handled in the same way.
 	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.XAck(ctx, streamKey(stream), group, ids...)
 		p.XDel(ctx, streamKey(stream), ids...)
@@ -357,7 +359,7 @@ func (ms *messenger) lose(streams []queue.Stream) {
 	}
 }
 
-// makeStreams makes missing groups and streams, and replaces keys of other types. Groups begin at 0, so that earlier
+// makeStreams creates missing groups and streams, and replaces keys of other types. Groups begin at 0, so that earlier
 // messages are read.
 func (ms *messenger) makeStreams(ctx context.Context, streams []queue.Stream) error {
 	made := make([]*redis.StatusCmd, len(streams))
@@ -377,7 +379,7 @@ func (ms *messenger) makeStreams(ctx context.Context, streams []queue.Stream) er
 			if err := ms.replace(ctx, s); err != nil {
 				return err
 			}
-		// This process is a node, which may not make groups; its supervisor makes the group within about a second.
+		// This process is a node, which may not create groups. Its supervisor creates the group within about a second.
 		case redis.HasErrorPrefix(err, "NOPERM"):
 			ms.mu.Lock()
 			ms.cursor(s).aside = time.Now().Add(scriptPause)

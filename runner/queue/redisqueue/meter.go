@@ -6,8 +6,8 @@ import (
 	"writ/runner/queue"
 )
 
-// Limits of reading from one node per second, and the burst after a quiet time. Further messages stay in their stream.
-// This delays only that node, and if it keeps sending, its stream exceeds its budget.
+// Limits of reading from one node per second, and the burst after a quiet time. Further messages stay in the node's
+// stream. This delays only the messages of that node. If the node keeps sending, its stream exceeds the node's budget.
 const (
 	readMessages = 5000
 	readBytes    = 16 << 20
@@ -31,7 +31,7 @@ func (ms *messenger) meter(s queue.Stream) *meter {
 	return m
 }
 
-// fill adds the tokens since the last call.
+// fill adds the tokens for the time since the last call.
 func (m *meter) fill(now time.Time) {
 	passed := now.Sub(m.last).Seconds()
 	if m.last.IsZero() {

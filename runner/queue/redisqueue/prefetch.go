@@ -15,10 +15,10 @@ import (
 )
 
 // prefetchers make asynq wait for tasks and take several at once. asynq itself polls: it tries to take one task from a
-// queue, and sleeps if the queue is empty. Frequent polling wastes CPU when idle, rare polling delays every task, and a
-// request for one task costs as much as a request for many. Here one request takes a task for each free slot, and the
-// next requests of asynq are answered from memory. If Redis had fewer tasks, the next request blocks until it has one.
-// asynq does not notice, and sleeps only after a wait without result.
+// queue, and sleeps if the queue is empty. Frequent polling wastes CPU time on an idle node, rare polling delays every
+// task, and a request for one task costs as much as a request for many. Here one request takes a task for each free
+// slot, and the next requests of asynq are answered from memory. If Redis had fewer tasks than free slots, the next
+// request blocks until the queue has a task. asynq sleeps only if that wait ends without a task.
 type prefetchers struct {
 	*access
 
@@ -32,7 +32,7 @@ type prefetcher struct {
 	slots int             // number of tasks that asynq handles at a time
 	serve context.Context // ends when waits must end
 
-	more bool // the last request returned all tasks that it asked for: more may wait; used by a single goroutine
+	more bool // the last request returned all tasks that it asked for, so more may wait; used by one goroutine only
 
 	mu    sync.Mutex
 	taken []takenTask     // taken from the queue, not yet returned to asynq
@@ -79,7 +79,7 @@ func (o *prefetcher) held() (ids []string) {
 	return ids
 }
 
-// gave returns the unfinished tasks of asynq.
+// gave returns the tasks that asynq has received and not finished.
 func (o *prefetcher) gave() []string {
 	if o == nil {
 		return nil
@@ -164,12 +164,11 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 		if errors.Is(err, redis.Nil) || errors.Is(err, errInterrupted) {
 			return takenTask{}, redis.Nil
 		}
-		// NOPERM: a supervisor older than this node made the account, without the right to use BLMOVE. Then asynq
-		// polls.
+		// NOPERM: a supervisor of an earlier version created the account without the right to use BLMOVE. Then asynq polls.
 		waited = !redis.HasErrorPrefix(err, "NOPERM")
 	}
 	found, err := o.takeFree(ctx, l.client, ask)
-	if err != nil || waited && found == 0 { // Redis cannot run the script now, or the queue is paused
+	if err != nil || waited && found == 0 { // the script failed, or the queue is paused
 		o.rest()
 	}
 	if err != nil {
@@ -185,7 +184,8 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 // attacker with access to Redis adds such tasks in larger numbers. repair removes them.
 const maxIdle = 64
 
-// choked reports whether no task may be taken before repair has removed those without a handler.
+// choked reports whether asynq has too many tasks without a handler. Then no task may be taken until repair has removed
+// some of them.
 func (o *prefetcher) choked() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -231,7 +231,7 @@ func (o *prefetcher) handOut() (t takenTask, ok bool) {
 	return t, true
 }
 
-// restFor is the pause after an error, and between two looks at a paused queue.
+// restFor is the pause after an error, and between two requests to a paused queue.
 const restFor = 250 * time.Millisecond
 
 // rest waits for restFor or until Serve ends.

@@ -1,11 +1,11 @@
-// Package redisqueue implements the queue on Redis, with asynq for jobs and streams for messages. It knows Redis and
-// asynq, but not the content of tasks and messages. Redis is used for delivery only: data lost in it is delivered again
-// from the journals at both ends.
+// Package redisqueue implements the queue on Redis, with asynq for jobs and streams for messages. It does not depend on
+// the content of tasks and messages. Redis is used for delivery only: data lost in it is delivered again from the
+// journals at both ends.
 //
-// A node has the keys of asynq ("asynq:{<node>}:…") and two streams ("writ:{<node>}:in", "writ:{<node>}:out").
-// There is one key for the generation, so a Redis database belongs to one datacenter. A stream holds at most about
-// 10,000 messages. Beyond that the oldest are dropped, because an absent reader must not fill the memory of Redis. This
-// is safe: results are sent until they are acknowledged, and a newer beat replaces an older one.
+// A node has the keys of asynq ("asynq:{<node>}:…") and two streams ("writ:{<node>}:in", "writ:{<node>}:out"). There is
+// one key for the generation, so a Redis database belongs to one datacenter. A stream holds at most about 10,000
+// messages. Beyond that the oldest messages are dropped, because a stream without a reader must not fill the memory of
+// Redis. This is safe: results are sent until they are acknowledged, and a newer beat replaces an older one.
 package redisqueue
 
 import (
@@ -26,9 +26,9 @@ import (
 
 const generationKey = "writ:generation"
 
-// Queue is a queue on Redis. Make it with Open or New, and set its fields before the first call.
+// Queue is a queue on Redis. Create it with Open or New, and set its fields before the first call.
 type Queue struct {
-	// Log gets background events; may be nil.
+	// Log receives background events; may be nil.
 	Log *slog.Logger
 	// Login returns the name and password for a new connection. If it is nil or returns no name, the connection uses
 	// the name and password of the URL, if any. refused is set if Redis rejected the name and password of the previous
@@ -106,10 +106,10 @@ func (q *Queue) Close() error {
 	return err
 }
 
-// maxMark limits the bytes of the generation that are read. writ itself writes no longer value.
+// maxMark limits the bytes of the generation that are read. writ writes only shorter marks.
 const maxMark = 64
 
-// Generation implements queue.Queue. A mark of another type counts as missing: SetGeneration replaces it.
+// Generation implements queue.Queue. A key of another type counts as a missing mark; SetGeneration replaces it.
 func (q *Queue) Generation(ctx context.Context) (string, error) {
 	mark, err := q.client.GetRange(ctx, generationKey, 0, maxMark).Result()
 	if isWrongType(err) {

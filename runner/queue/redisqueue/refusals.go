@@ -27,7 +27,7 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "ERR"): // an older Redis has no users either
+	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "ERR"): // an older Redis also has no users
 		return nil, nil
 	}
 	var total int64
@@ -57,8 +57,8 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 	return found, err
 }
 
-// refusal returns the approximate size of an entry and the connection that caused it. It ignores the username field,
-// because a client that failed to log in chose it freely.
+// refusal returns the approximate size of an entry of the log, and the description of the connection that caused the
+// entry. It ignores the username field, because a client that failed to log in chose it freely.
 func refusal(entry any) (size int64, client string) {
 	fields := map[string]any{}
 	switch e := entry.(type) {

@@ -8,9 +8,9 @@ import (
 )
 
 // asynq 0.26 keeps a registry of all its servers and their current tasks, including payloads, in keys that every server
-// writes. Only tools for display need it. It is suppressed here, because a node with write access could read the data
-// of other nodes there. Groups of tasks, which writ does not use and which asynq checks every minute, are suppressed as
-// well. registryHook answers the commands for both without sending them.
+// writes. Only display tools need the registry. registryHook suppresses it, because a node with access to these keys
+// could read the data of other nodes. It also suppresses groups of tasks, which writ does not use and which asynq
+// checks every minute. It answers the commands for both without sending them.
 type registryHook struct{}
 
 func (registryHook) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -9,7 +9,7 @@ import (
 	"writ/internal/tlsfault"
 )
 
-// remedies lists the errors of Redis whose cause only an operator can remove, with the remedy. The first match counts.
+// remedies lists the errors of Redis whose cause only an operator can remove, with the remedy. The first match applies.
 var remedies = []struct {
 	is     func(error) bool
 	remedy string

@@ -52,7 +52,7 @@ end
 return redis.status_reply("OK")`)
 
 // takeOver returns all tasks of a previous process to the queue. It retries until it succeeds, and returns false if ctx
-// or the queue ends before.
+// ends or the queue is closed first.
 func (s *service) takeOver(ctx context.Context) bool {
 	warned := false
 	for {
@@ -74,7 +74,7 @@ func (s *service) takeOver(ctx context.Context) bool {
 	}
 }
 
-// repairUntilEnd repairs regularly until ctx or the queue ends.
+// repairUntilEnd calls repair every tendEvery until ctx ends or the queue is closed.
 func (s *service) repairUntilEnd(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -102,10 +102,11 @@ func (s *service) repairUntilEnd(ctx context.Context) {
 	}
 }
 
-// repair compares the active tasks in Redis with the active tasks of this process. A task whose handler returned a
-// while ago is removed. An unknown task is returned to the queue: at once if `before` is nil, otherwise only if
-// `before` contains it, because it may be in transit from Redis to its handler. A task that asynq received is refused
-// if `before` contains it and it still has no handler. repair returns the unknown tasks, as `before` for the next call.
+// repair compares the active tasks in Redis with the active tasks of this process. A task whose handler returned before
+// the previous repair, or before this one if `before` is nil, is removed. A task without a delivery in this process is
+// unknown and returns to the queue. If `before` is not nil, it must also contain the task, which may be in transit from
+// Redis to its handler. A task that asynq received is refused if `before` contains it and it still has no handler.
+// repair returns the unknown tasks, as `before` for the next call.
 func (s *service) repair(ctx context.Context, before []string) (strangers []string, err error) {
 	var active, failed *redis.StringSliceCmd
 	_, err = s.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -164,8 +165,9 @@ func setOf(ids []string) map[string]bool {
 	return set
 }
 
-// refuse removes tasks that asynq received without calling a handler: it cannot decode them, or they had expired
-// before. It would receive them again and again. The sender detects the missing task and sends another one.
+// refuse removes tasks that asynq received without calling a handler, because it cannot decode them or because they had
+// expired. Otherwise asynq would receive them again and again. The sender detects that the task is missing and sends
+// another delivery.
 func (s *service) refuse(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -182,7 +184,7 @@ func (s *service) refuse(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// move runs one of the scripts on tasks.
+// move runs putBackScript or finishScript on tasks, in chunks of maxMoved.
 func (s *service) move(ctx context.Context, script script, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -199,7 +201,7 @@ func (s *service) move(ctx context.Context, script script, ids []string) error {
 	return nil
 }
 
-// forget drops finished tasks that are no longer in Redis.
+// forget drops the deliveries of finished tasks that are no longer in Redis.
 func (s *service) forget(ctx context.Context) error {
 	gone, err := goneTasks(ctx, s.queue.client, s.node, s.queue.deliveries.over(s.node))
 	if err != nil {

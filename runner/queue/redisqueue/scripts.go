@@ -16,11 +16,11 @@ import (
 // Nodes may not load scripts into Redis: their accounts have EVALSHA, but neither EVAL nor SCRIPT LOAD. The supervisor
 // loads the scripts of runners, and reloads them if Redis loses them.
 //
-// A node can call every loaded script, with any keys of its own and any arguments. Therefore, each loaded script must
-// terminate quickly for all inputs: loops only cover existing entries, and work that multiplies with the length of a
-// list is limited to two million comparisons.
+// A node can call every loaded script, with any keys that its account permits and any arguments. Therefore, each loaded
+// script must terminate quickly for all inputs: loops only cover existing entries, and work that multiplies with the
+// length of a list is limited to two million comparisons.
 
-// script is a script with its text, whose hash is its name in Redis.
+// script is a Redis script with its text. Redis identifies a script by the hash of the text.
 type script struct {
 	*redis.Script
 	text string
@@ -56,12 +56,13 @@ func loadScripts(ctx context.Context, client *redis.Client) error {
 	return err
 }
 
-// scriptHook makes accounts without EVAL wait for the supervisor. go-redis sends EVAL if Redis does not know a script,
-// after a restart or a SCRIPT FLUSH. If EVAL is forbidden, the supervisor will load the script within about a second.
+// scriptHook makes accounts without EVAL wait for the supervisor. go-redis sends EVAL if Redis has no script with the
+// hash, after a restart or a SCRIPT FLUSH. If EVAL is forbidden, scriptHook repeats EVALSHA until the supervisor has
+// loaded the script, which takes about a second.
 type scriptHook struct{}
 
-// Number of attempts for an unknown script, and the pause between them. Together they cover more than five checks of
-// the supervisor.
+// scriptAsked is the number of attempts for an unknown script, and scriptPause is the pause between them. Together they
+// last five seconds, and the supervisor checks the scripts about every second.
 const (
 	scriptAsked = 50
 	scriptPause = 100 * time.Millisecond

@@ -23,14 +23,14 @@ import (
 	"writ/internal/unixsocket"
 )
 
-// Server is the address of a Redis and the way to authenticate it.
+// Server is the address of a Redis, with the files that authenticate Redis and this process.
 type Server struct {
 	// URL is redis://[user:password@]host:port/db, rediss://… with TLS, or unix:///path?db=n.
 	URL string
 	// CA is a PEM file with the authorities for the certificate of Redis; "" means the authorities of the system. CA,
 	// Certificate and Key need rediss://.
 	CA string
-	// Certificate and Key are PEM files for the client certificate of this process; "" means none.
+	// Certificate and Key are PEM files for the client certificate of this process; "" means no certificate.
 	Certificate, Key string
 	// Verify decides whether the Redis at a host is trusted, if CA is empty. May be nil.
 	Verify func(host string, s tls.ConnectionState) error
@@ -81,7 +81,7 @@ func (s Server) HasLogin() bool {
 	return err == nil && u.User != nil
 }
 
-// WithoutLogin returns the same server without the login, for a client with its own.
+// WithoutLogin returns the same server without the login, for a client with a login of its own.
 func (s Server) WithoutLogin() Server {
 	if u, err := url.Parse(s.URL); err == nil {
 		u.User = nil
@@ -154,7 +154,8 @@ func (c *heardConn) Read(p []byte) (int, error) {
 }
 
 // lateHandshake returns the error of a handshake that was not complete in time. answered reports whether Redis has sent
-// a part of it. A Redis without TLS sends nothing: it reads the handshake as an incomplete line and waits for its end.
+// a part of the handshake. A Redis without TLS sends nothing: it treats the handshake as an incomplete line and waits
+// for the rest.
 func lateHandshake(answered bool, err error) error {
 	e := &writ.Error{
 		Code: writ.CodeQueueUnavailable, Message: "this Redis did not answer the TLS handshake in time", Err: err,
@@ -174,7 +175,7 @@ type rejectable struct{ *tls.Conn }
 func (c rejectable) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // the reason is here already, or it is lost
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // the reason has arrived already, or it is lost
 		if _, why := c.Read(make([]byte, 1)); tlsfault.Rejected(why) {
 			return n, why
 		}

@@ -19,19 +19,19 @@ import (
 	"writ/runner/queue"
 )
 
-// handlersMayTake limits asynq's wait for handlers during its shutdown, before it returns their tasks to the queue.
-// Serve waits for them anyway, so the limit exceeds the duration of any handler.
+// handlersMayTake limits how long asynq waits for handlers during its shutdown before it returns their tasks to the
+// queue. Serve waits for all handlers anyway, so the limit is longer than any handler takes.
 const handlersMayTake = 24 * time.Hour
 
-// lookAgain is asynq's mean pause after an empty result. It separates two waits for tasks, or two polls of a node whose
-// account may not wait (see prefetchers).
+// lookAgain is asynq's mean pause after a request that returned no task. If the account of the node may not use BLMOVE,
+// it is the pause between two polls (see prefetchers).
 const lookAgain = 2 * time.Millisecond
 
 // errStopping is the error of a task that was taken but not handled before Serve ended.
 var errStopping = errors.New("the queue is being stopped")
 
-// Serve implements queue.Queue. A node must have only one Serve at a time, in all processes together, because it starts
-// by taking over the tasks that other processes took.
+// Serve implements queue.Queue. A node must have only one Serve at a time, in all processes together, because Serve
+// starts by returning the active tasks of all other processes to the queue.
 func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle queue.Handler) error {
 	q.serving.Add(1)
 	defer q.serving.Done()
@@ -109,7 +109,7 @@ func (s *service) handleTask(ctx, asynqCtx context.Context, t *asynq.Task) error
 	return s.run(ctx, queue.Task{ID: id, Body: t.Payload(), EndBy: time.UnixMilli(endBy)})
 }
 
-// taskStack is about the stack size for handling a task.
+// taskStack is the approximate stack size for handling a task, in bytes.
 const taskStack = 12 << 10
 
 // growStack grows the stack of a new goroutine to its final size at once, while it is almost empty. asynq starts a
@@ -123,7 +123,7 @@ func growStack(i int) byte {
 }
 
 // run handles a task once, as soon as a slot is free. It returns nil if the task was handled, with any result. asynq
-// counts slots, too, but it frees the slot of a task that it has given up while the handler still runs.
+// also counts slots, but when it gives up a task whose handler still runs, it frees the slot.
 func (s *service) run(ctx context.Context, task queue.Task) error {
 	d, fresh := s.queue.deliveries.begin(s.node, task.ID)
 	if !fresh {
@@ -173,7 +173,8 @@ func (l *asynqLog) Error(args ...any) { l.warn(args) }
 
 func (l *asynqLog) Fatal(args ...any) { l.warn(args) } // asynq itself continues
 
-// maxLogged limits the bytes of a message of asynq: it may contain the ID of a task, which a stranger chose.
+// maxLogged limits the bytes of a message of asynq: the message may contain the ID of a task, which an attacker may
+// have chosen.
 const maxLogged = 1 << 10
 
 func (l *asynqLog) warn(args []any) {
@@ -197,7 +198,7 @@ type asynqClient = asynq.Client
 
 func newAsynqClient(client *redis.Client) *asynqClient { return asynq.NewClientFromRedisClient(client) }
 
-// enqueue adds a task to the queue of a node, unless the queue has it.
+// enqueue adds a task to the queue of a node, unless a task with this ID exists.
 func enqueue(ctx context.Context, client *asynqClient, node writ.NodeID, t queue.Task) error {
 	headers := map[string]string{endHeader: strconv.FormatInt(t.EndBy.UnixMilli(), 10)}
 	_, err := client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, t.Body, headers),

@@ -13,9 +13,9 @@ import (
 )
 
 // A node may write any key with the prefix of its queue, so its memory is measured by scanning all keys: a part in each
-// survey, in repeated passes. Each pass counts from zero and reports a node as soon as its count exceeds the budget,
-// before the end of the pass. A pass follows sweepRest after the last one. If the memory of all keys has grown since the
-// last pass by more than the budget of one node, a new pass starts at once and runs faster.
+// survey, in repeated passes. Each pass counts from zero. It reports a node as soon as the count of the node exceeds
+// the budget, before the end of the pass. A pass follows sweepRest after the last one. If the memory of all keys has
+// grown since the last pass by more than the budget of one node, a new pass starts at once and runs faster.
 
 // Limits of one survey.
 const (
@@ -33,7 +33,7 @@ type sweep struct {
 	has    map[writ.NodeID]belongings
 	fast   bool
 	ended  time.Time // end of the last complete pass
-	began  int64     // bytes of all keys at the start of the pass, or less if they have shrunk since
+	began  int64     // bytes of all keys at the start of the pass, or the lowest number of bytes since then
 	before int64     // began of the last complete pass
 	sum    int64     // bytes of all nodes so far
 	keys   int64     // bytes of all nodes in the last complete pass
@@ -68,9 +68,8 @@ func (h belongings) over(node writ.NodeID) (queue.Finding, bool) {
 	return f, false
 }
 
-// A node chooses the length of its key names. A script that gets several long ones at once blocks Redis for too long.
-// Therefore, scripts read one key at a time, or a few if these are a small part of all keys, and stop after some long
-// ones.
+// A node chooses the length of its key names. A script that reads several long names at once blocks Redis for too long.
+// Therefore, scripts read one key at a time, or up to ten keys if Redis has many keys, and stop after 1 MiB of names.
 const someKeys = `
 local cursor, left, names = ARGV[1], tonumber(ARGV[2]), 0
 local at_once = math.max(1, math.min(10, math.floor(redis.call("DBSIZE") / 1000)))
@@ -88,8 +87,8 @@ end
 `
 
 // sweepScript measures some keys. ARGV: cursor, approximate number of keys. It returns the next cursor, and then for
-// each node: its ID, bytes, entries, keys, bytes of lists with long entries, and keys of the wrong type. It runs with
-// the supervisor's rights; nodes may not use its commands.
+// each node: its ID, bytes, entries, keys, bytes of lists with long entries, and keys of the wrong type. The script
+// runs with the supervisor's rights; nodes may not use its commands.
 var sweepScript = newScript(someKeys + `
 local lengths = {list = "LLEN", zset = "ZCARD", set = "SCARD", hash = "HLEN", stream = "XLEN"}
 local types = {
@@ -171,8 +170,8 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 	return append(found, refused...), away(ctx, err)
 }
 
-// begin starts a pass if one is due, and returns the number of scripts to run now. used is the memory of the keys, or 0
-// if unknown.
+// begin starts a new pass if the previous pass is complete or a fast pass is needed. It returns the number of scripts
+// to run in this survey. used is the memory of the keys, or 0 if unknown.
 func (s *sweep) begin(used int64) (scripts int) {
 	s.began, s.before = min(s.began, used), min(s.before, used)
 	fast := s.fast || used > s.before+queue.BudgetBytes
@@ -193,8 +192,8 @@ func (s *sweep) begin(used int64) (scripts int) {
 // complete reports whether the last pass is complete.
 func (s *sweep) complete() bool { return s.cursor == "0" && !s.ended.IsZero() }
 
-// next measures some more keys. It returns the nodes over their budget, those with keys of the wrong type, and whether
-// all keys were visited.
+// next measures some more keys. It returns the nodes over their budget (over), the nodes with keys of the wrong type
+// (spoiled), and whether all keys were visited (whole).
 func (s *sweep) next(
 	ctx context.Context, client *redis.Client,
 ) (over []queue.Finding, spoiled []writ.NodeID, whole bool, err error) {

@@ -7,12 +7,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file takes tasks like asynq's script (see dispatcher.go), but several at once: a script costs Redis and this
-// process about the same for one task as for several.
+// This file takes tasks like asynq's script (see dispatcher.go), but several at once. A script costs Redis and this
+// process about the same for several tasks as for one.
 
 // takeScript moves tasks from pending to active. KEYS: pending, paused, active, lease. ARGV: end of their leases,
-// prefix of tasks, number of tasks. It returns alternating ids and messages, in queue order. It stops after 4 MiB. Its
-// work is limited for all inputs: it reads the list once, so it does not loop if pending and active are the same list.
+// prefix of tasks, number of tasks. It returns alternating ids and messages, in queue order. It stops after 4 MiB. The
+// work of the script is limited for all inputs. It reads the list once, so it does not loop if pending and active are
+// the same list.
 var takeScript = newScript(`
 local taken, leases, active, size = {}, {}, {}, 0
 if redis.call("EXISTS", KEYS[2]) == 1 then
@@ -47,7 +48,7 @@ return taken`)
 // maxTaken limits the tasks of one request, because Lua allows only some thousand arguments of a command.
 const maxTaken = 1000
 
-// take takes tasks from a queue.
+// take runs takeScript and returns the tasks that the script made active.
 func take(ctx context.Context, client *redis.Client, keys []string, args ...any) ([]takenTask, error) {
 	words, err := takeScript.Run(ctx, client, keys, args...).StringSlice()
 	if err != nil {
