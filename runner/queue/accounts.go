@@ -6,8 +6,8 @@ import (
 	"writ"
 )
 
-// Accounts manages access to a transport with authentication: each node has an account for its own queue and streams
-// only.
+// Accounts manages access to a transport with authentication. The account of a node permits access to the node's own
+// queue and streams only.
 type Accounts interface {
 	// User returns the name of a node's account.
 	User(node writ.NodeID) string
@@ -19,10 +19,11 @@ type Accounts interface {
 	// Instance returns a text that changes when the transport may have lost the accounts and streams, because it was
 	// restarted or emptied.
 	Instance(ctx context.Context) (string, error)
-	// Survey checks the data that nodes sent since the last call, and a part of the data that they store, and returns
-	// violations. Several calls may be needed to find a node that is over its budget.
+	// Survey checks the data that nodes sent since the last call, and a part of the stored data of each node, and returns
+	// the offences. Several calls may be needed to find a node that is over its budget.
 	Survey(ctx context.Context) ([]Finding, error)
-	// Clear deletes all data of a node in the transport. Deleted data is sent again when its receiver detects the loss.
+	// Clear deletes all data of a node in the transport. The senders send the deleted data again once they detect the
+	// loss.
 	Clear(ctx context.Context, node writ.NodeID) error
 }
 
@@ -30,8 +31,9 @@ type Accounts interface {
 const (
 	BudgetBytes   = 64 << 20
 	BudgetEntries = 200_000
-	BudgetKeys    = 20_000 // for transports with keys, one per waiting job; an honest node has fewer than half of this
-	// BudgetConnections limits the connections of a node when connections for other nodes may run out.
+	BudgetKeys    = 20_000 // for transports with one key per waiting job; an honest node has fewer than half of this
+	// BudgetConnections limits the connections of a node. It applies only while the connections for other nodes may run
+	// out.
 	BudgetConnections = 64
 )
 
@@ -40,10 +42,10 @@ type Offence string
 
 // Offences.
 const (
-	OverBudget Offence = "over budget"    // it stores more than its budget
-	Oversize   Offence = "oversize"       // it sent messages that were dropped unread
-	WrongType  Offence = "wrong type"     // a key of its queue had another type; it was replaced
-	TooFast    Offence = "sends too fast" // its messages are read with a delay
+	OverBudget Offence = "over budget"    // the node stores more than its budget
+	Oversize   Offence = "oversize"       // the node sent messages that were dropped unread
+	WrongType  Offence = "wrong type"     // a key of the node's queue had another type and was replaced
+	TooFast    Offence = "sends too fast" // the node's messages are read with a delay
 	TooMany    Offence = "connections"    // more than BudgetConnections, when other nodes may need them
 )
 
@@ -52,6 +54,6 @@ type Finding struct {
 	Node    writ.NodeID
 	Offence Offence
 	Count   int64  // number of messages or entries
-	Bytes   int64  // their total known size
+	Bytes   int64  // total size, as far as known
 	What    string // details, or ""
 }

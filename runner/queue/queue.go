@@ -1,7 +1,8 @@
-// Package queue carries opaque signed bytes between a supervisor and its nodes: jobs to a node's queue, messages to its
-// `in` stream, results and beats (the status of the node) from its `out` stream. It is for delivery only:
-// a loss of all its data is harmless, because both ends have their own records. It must not know the meaning of the
-// bytes. Three implementations pass queuetest: asynq on Redis, asynq on miniredis, memory.
+// Package queue carries opaque signed bytes between a supervisor and its nodes. Jobs go to a node's queue and messages
+// to its `in` stream. Results and beats (the status of the node) come from its `out` stream. A queue is for delivery
+// only: a loss of all its data is harmless, because the supervisor and the nodes have their own records. The package
+// must not depend on the meaning of the bytes. Three implementations pass queuetest: asynq on Redis, asynq on
+// miniredis, memory.
 package queue
 
 import (
@@ -14,7 +15,7 @@ import (
 	"writ"
 )
 
-// MaxBody limits a task or message in bytes. A longer message may be dropped unread.
+// MaxBody limits the body of a task or message, in bytes. The reader may drop a longer message unread.
 const MaxBody = 5 << 20
 
 // Task is one delivery of a job.
@@ -28,8 +29,8 @@ type Task struct {
 // queue does not deliver the task again, unless the process dies. ctx ends when the queue stops, not at EndBy.
 type Handler func(ctx context.Context, task Task)
 
-// Handle calls h and recovers from a panic, which it logs with its stack: one bad task must not end the process with
-// all others.
+// Handle calls h and recovers from a panic, which it logs with its stack: one bad task must not end the process and all
+// other tasks.
 func (h Handler) Handle(ctx context.Context, log *slog.Logger, task Task) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -54,7 +55,7 @@ type Stream struct {
 	Direction Direction
 }
 
-// Message is an entry of a stream. It is delivered again until it is acknowledged.
+// Message is an entry of a stream. If it is not acknowledged, the next process that reads the stream receives it again.
 type Message struct {
 	Stream Stream
 	ID     string // unique in its stream
@@ -67,7 +68,7 @@ type Message struct {
 type Queue interface {
 	// Push adds tasks to the queue of a node, in order. A task whose ID already exists counts as added.
 	Push(ctx context.Context, node writ.NodeID, tasks ...Task) error
-	// Withdraw removes tasks that were never taken and returns their IDs: no handler has seen them or ever will. The
+	// Withdraw removes the tasks that no handler has received, and returns their IDs. These tasks will never run; the
 	// tasks with the other ids may still run.
 	Withdraw(ctx context.Context, node writ.NodeID, ids ...string) (withdrawn []string, err error)
 	// Missing returns the tasks of ids that neither wait in the node's queue nor have a running handler.
@@ -79,16 +80,16 @@ type Queue interface {
 	// Send appends a message to a stream.
 	Send(ctx context.Context, stream Stream, body []byte) error
 	// Receive waits up to wait for messages on any of the streams and returns at most 100 of them, oldest first per
-	// stream. An empty result is not an error. Each stream has one reader. When its process reads the stream for the
-	// first time, it first gets the messages that its predecessor received and did not acknowledge. A defect of one
-	// stream does not affect the others.
+	// stream. An empty result is not an error. Each stream has one reading process at a time. When a process reads a
+	// stream for the first time, it first gets the messages that the previous process received and did not acknowledge. A
+	// defect of one stream does not affect the others.
 	Receive(ctx context.Context, wait time.Duration, streams ...Stream) ([]Message, error)
-	// Acknowledge permanently removes messages of Receive.
+	// Acknowledge permanently removes messages that Receive returned.
 	Acknowledge(ctx context.Context, messages ...Message) error
 
-	// Generation returns the mark that the supervisor set, or "" if the transport has lost its data.
+	// Generation returns the mark that SetGeneration stored, or "" if the transport has lost its data since then.
 	Generation(ctx context.Context) (string, error)
-	// SetGeneration sets the mark.
+	// SetGeneration stores a mark, by which the supervisor detects a loss of the transport's data.
 	SetGeneration(ctx context.Context, mark string) error
 	// Close releases the resources of the queue. No method may be called afterwards.
 	Close() error

@@ -1,7 +1,7 @@
 // Package embedded runs a Redis inside this process, for `writ dev`, `writ demo` and tests on machines without
-// redis-server. It is a substitute that speaks the protocol and keeps everything in memory. It has no access control
-// and is about ten times slower than Redis. Its data is lost with the process, which is harmless, because a queue is
-// for delivery only. The package must not know the content of the data.
+// redis-server. It uses miniredis, which speaks the Redis protocol, keeps all data in memory, has no access control and
+// is about ten times slower than Redis. The data is lost with the process, which is harmless, because a queue is for
+// delivery only. The package must not depend on the content of the data.
 package embedded
 
 import (
@@ -12,22 +12,22 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Redis is a Redis in this process. Make it with New and call Run; URL returns its address.
+// Redis is a Redis server in this process. Create it with New and call Run; URL returns its address.
 type Redis struct {
 	listen string
 	server *miniredis.Miniredis
-	ready  chan struct{} // closed when it listens, or has failed to
+	ready  chan struct{} // closed when the server listens or cannot listen
 	once   sync.Once
 	url    string
 	err    error
 }
 
-// New returns a Redis for a loopback address; "127.0.0.1:0" chooses a port. It listens when Run is called.
+// New returns a Redis for a loopback address; "127.0.0.1:0" chooses a port. The server listens once Run is called.
 func New(listen string) *Redis {
 	return &Redis{listen: listen, server: miniredis.NewMiniRedis(), ready: make(chan struct{})}
 }
 
-// Run serves until ctx ends, and then returns nil. It returns an error if it cannot listen. It can be called once.
+// Run serves until ctx ends, and then returns nil. It returns an error if it cannot listen. Call it once.
 func (r *Redis) Run(ctx context.Context) error {
 	r.once.Do(func() {
 		defer close(r.ready)
@@ -47,7 +47,7 @@ func (r *Redis) Run(ctx context.Context) error {
 	return nil
 }
 
-// URL returns the address as soon as Run listens.
+// URL waits until the server listens and returns its address, or the error with which Run failed.
 func (r *Redis) URL(ctx context.Context) (string, error) {
 	select {
 	case <-r.ready:

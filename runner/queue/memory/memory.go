@@ -1,6 +1,6 @@
 // Package memory implements the queue without a server, for simulations in virtual time: it has no sockets and works in
 // a testing/synctest bubble. All data is in this process. It can simulate a loss of all data (Flush), an old snapshot
-// (Save, Restore) and an outage (Cut). It does not know the content of the data.
+// (Save, Restore) and an outage (Cut). It does not depend on the content of the data.
 package memory
 
 import (
@@ -17,7 +17,7 @@ const maxReceived = 100
 
 // Queue is one process's access to a transport in memory. Make it with New or Attach.
 type Queue struct {
-	// Log gets the panics of handlers; may be nil. Set it before Serve.
+	// Log receives the panics of handlers; may be nil. Set it before Serve.
 	Log *slog.Logger
 
 	*process
@@ -70,8 +70,8 @@ func (q *Queue) Save() Saved {
 	return saved
 }
 
-// Restore resets the transport to a snapshot, like a server that restarts with an old one: data delivered since then
-// comes again, and data sent since then is lost.
+// Restore resets the transport to a snapshot, like a server that restarts with an old snapshot. Data that was delivered
+// since the snapshot is delivered again, and data that was sent since then is lost.
 func (q *Queue) Restore(saved Saved) {
 	s := q.store
 	s.mu.Lock()
@@ -93,7 +93,7 @@ func (q *Queue) Restore(saved Saved) {
 	s.wake()
 }
 
-// Cut makes the transport unreachable for this process, or reachable again. Its data stays.
+// Cut makes the transport unreachable for this process if away is set, otherwise reachable again. The data stays.
 func (q *Queue) Cut(away bool) {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
@@ -102,8 +102,8 @@ func (q *Queue) Cut(away bool) {
 	q.changed.Wake()
 }
 
-// Close cuts the process off permanently. Its active tasks are delivered again to the next process, as if it had been
-// killed.
+// Close disconnects this process permanently, as if it had been killed: the next process receives the active tasks of
+// this process again.
 func (q *Queue) Close() error {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()

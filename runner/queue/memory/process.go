@@ -9,19 +9,19 @@ import (
 	"writ/runner/queue"
 )
 
-// process is the state of one process at the transport. store.mu guards all fields but store.
+// process is the state of one process at the transport. store.mu guards all fields except store.
 type process struct {
 	store    *store
 	changed  broadcast.Signal // wakes when new data for this process arrives
 	serves   map[writ.NodeID]bool
 	away     bool
 	closed   bool
-	finished map[*item]bool         // handled during an outage, to be removed afterwards
-	read     map[queue.Stream]int64 // the last received message of each stream
+	finished map[*item]bool         // tasks handled during an outage, to be removed from the store afterwards
+	read     map[queue.Stream]int64 // number of the last received message of each stream
 }
 
-// unread returns messages that this process has not received yet, even if other processes have. The caller must hold
-// the lock.
+// unread returns at most maxReceived messages that this process has not received yet, including messages that other
+// processes received and did not acknowledge. The caller must hold the lock.
 func (p *process) unread(streams []queue.Stream) []queue.Message {
 	for _, stream := range streams { // from now on the process is notified of new messages there
 		if _, known := p.read[stream]; !known {
@@ -44,7 +44,7 @@ func (p *process) unread(streams []queue.Stream) []queue.Message {
 	return messages
 }
 
-// do calls change with the store, unless this process is cut off.
+// do calls change with the store. If this process is disconnected, it returns QUEUE_UNAVAILABLE instead.
 func (p *process) do(ctx context.Context, change func(s *store)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (p *process) do(ctx context.Context, change func(s *store)) error {
 	return nil
 }
 
-// next waits for a task and takes it. It returns nil when ctx ends.
+// next waits for a task and returns it as active. It returns nil when ctx ends.
 func (p *process) next(ctx context.Context, node writ.NodeID, began *bool) *item {
 	for {
 		p.store.mu.Lock()
@@ -83,8 +83,8 @@ func (p *process) next(ctx context.Context, node writ.NodeID, began *bool) *item
 	}
 }
 
-// takeOver returns the tasks of other processes to the queue: there is one Serve per node, so those processes have
-// ended. The caller must hold the lock.
+// takeOver returns the active tasks of other processes to the queue. Only one Serve runs per node, so those processes
+// have ended. The caller must hold the lock.
 func (p *process) takeOver(node writ.NodeID) {
 	s := p.store
 	var back []*item
@@ -97,7 +97,8 @@ func (p *process) takeOver(node writ.NodeID) {
 	s.waiting[node] = append(back, s.waiting[node]...)
 }
 
-// take takes the oldest task, or returns nil. The caller must hold the lock.
+// take makes the oldest waiting task active and returns it, or returns nil if no task waits. The caller must hold the
+// lock.
 func (p *process) take(node writ.NodeID) *item {
 	s := p.store
 	if len(s.waiting[node]) == 0 {
@@ -110,7 +111,7 @@ func (p *process) take(node writ.NodeID) *item {
 	return t
 }
 
-// finish removes a handled task. During an outage, the task is removed when the outage has ended.
+// finish removes a handled task. If the transport is unreachable, the task is removed when it is reachable again.
 func (p *process) finish(t *item) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"writ/runner/queue"
 )
 
-// store corresponds to the Redis of other implementations: it survives the processes that use it.
+// store is the server of this transport, like Redis in other implementations. It survives the processes that use it.
 type store struct {
 	mu         sync.Mutex
-	processes  map[*process]bool // open ones
+	processes  map[*process]bool // open processes
 	waiting    map[writ.NodeID][]*item
 	active     map[writ.NodeID][]*item
 	streams    map[queue.Stream][]entry
@@ -24,7 +24,7 @@ type store struct {
 // item is a waiting or active task.
 type item struct {
 	task queue.Task
-	by   *process // the process that took it last, or nil
+	by   *process // the last process that received the task, or nil
 }
 
 type entry struct {
@@ -48,7 +48,7 @@ func (s *store) holds(node writ.NodeID, id string) bool {
 	return slices.ContainsFunc(s.waiting[node], has) || slices.ContainsFunc(s.active[node], has)
 }
 
-// empty deletes everything. The caller must hold the lock.
+// empty deletes all tasks, messages and the generation. The caller must hold the lock.
 func (s *store) empty() {
 	s.waiting = map[writ.NodeID][]*item{}
 	s.active = map[writ.NodeID][]*item{}

@@ -99,7 +99,7 @@ func (s *serving) start(q queue.Queue, slots int, handle queue.Handler) {
 	})
 }
 
-// finishAll makes handlers return until Serve has returned, so that a failed test ends as well.
+// finishAll makes handlers return until Serve has returned, so that a failed test also ends.
 func (s *serving) finishAll() {
 	timer := time.NewTimer(guard)
 	defer timer.Stop()
@@ -117,7 +117,7 @@ func (s *serving) finishAll() {
 	}
 }
 
-// next returns the next delivery. It fails the test if that is not task(id) with its body and EndBy.
+// next returns the next delivery. It fails the test if the delivery is not task(id) with its body and EndBy.
 func (s *serving) next(id string) delivery {
 	s.t.Helper()
 	d := from(s.t, s.came, "task "+id)
@@ -128,7 +128,7 @@ func (s *serving) next(id string) delivery {
 	return d
 }
 
-// two returns the next two deliveries, in any order.
+// two returns the next two deliveries by ID. It fails the test if they are not a and b, in any order.
 func (s *serving) two(a, b string) map[string]delivery {
 	s.t.Helper()
 	both := map[string]delivery{}

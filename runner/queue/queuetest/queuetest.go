@@ -1,5 +1,5 @@
-// Package queuetest is the conformance suite for implementations of package queue. It only knows the promises of
-// queue.Queue, and how to open, flush and cut a transport.
+// Package queuetest is the conformance suite for implementations of package queue. It depends only on queue.Queue and
+// on Transport, which opens, flushes and cuts a transport.
 package queuetest
 
 import (
@@ -10,14 +10,15 @@ import (
 
 // Transport is an implementation under test. It is initially empty.
 type Transport interface {
-	// Open returns the queue of another process at this transport. It is closed when the test ends, if not before.
+	// Open returns the queue of a further process at this transport. The queue is closed when the test ends, if not
+	// before.
 	Open(t *testing.T) queue.Queue
 	// Flush deletes all data of the transport.
 	Flush(t *testing.T)
 	// Cut makes the transport unreachable for all processes until Restore. Its data stays.
 	Cut(t *testing.T)
 	Restore(t *testing.T)
-	// Kill makes the transport permanently unreachable for the process of q, as if that had been killed.
+	// Kill makes the transport permanently unreachable for the process of q, as if the process had been killed.
 	Kill(t *testing.T, q queue.Queue)
 }
 
@@ -51,7 +52,7 @@ func Cases() []Case {
 	}
 }
 
-// Run tests an implementation in real time. start returns a new transport, which the cleanup of the test must end.
+// Run tests an implementation in real time. start returns a new transport and must register its cleanup with t.
 func Run(t *testing.T, start func(t *testing.T) Transport) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, start(t)) })

@@ -138,13 +138,13 @@ func withdrawnTaskDoesNotRun(t *testing.T, transport Transport) {
 			t.Errorf("Withdraw(%q): %v %s", ids, err, diff)
 		}
 	}
-	withdraw(nil, "a") // both task and node are unknown
+	withdraw(nil, "a") // the task and the node are unknown
 	withdraw(nil)
 	must(t, q.Push(t.Context(), node, task("a"), task("b"), task("c")))
 	s := serve(t, worker, 1)
 	a := s.next("a")
 	withdraw([]string{"b"}, "a", "b", "x") // a is in its handler, x is unknown
-	transport.Kill(t, worker)              // the process of a
+	transport.Kill(t, worker)              // the process that handles a
 	s.cancel()
 	a.finish()
 	s.returned()
@@ -162,7 +162,7 @@ func withdrawnTaskDoesNotRun(t *testing.T, transport Transport) {
 	withdraw([]string{"e"}, "e")
 }
 
-// A task that returned from a dead process was in a handler: only the node knows its outcome.
+// A task of a dead process was in a handler before it returned to the queue: only the node has its outcome.
 func takenTaskIsNotWithdrawn(t *testing.T, transport Transport) {
 	q, dying := transport.Open(t), transport.Open(t)
 	must(t, q.Push(t.Context(), node, task("a"), task("b"), task("c")))
@@ -215,7 +215,7 @@ func taskOfADeadProcessComesAgain(t *testing.T, transport Transport) {
 	must(t, q.Push(t.Context(), node, tasks("t", 4)...))
 	s := serve(t, dying, 2)
 	both := s.two("t-0000", "t-0001")
-	transport.Kill(t, dying) // its later actions have no effect
+	transport.Kill(t, dying) // later actions of this process have no effect
 	if missing, err := q.Missing(t.Context(), node, "t-0000", "t-0001"); err != nil || len(missing) != 0 {
 		t.Errorf("Missing = %q, %v; want none: they will come again", missing, err)
 	}
@@ -236,7 +236,7 @@ func taskHandledWhileAwayIsNotHandledAgain(t *testing.T, transport Transport) {
 	s := serve(t, worker, 1)
 	a := s.next("a")
 	transport.Cut(t)
-	a.finish() // the transport does not learn about it
+	a.finish() // the transport cannot be told that a is handled
 	s.stop()
 	transport.Restore(t)
 
@@ -300,7 +300,7 @@ func workGoesOnAfterAbsence(t *testing.T, transport Transport) {
 	eventually(t, "Push", func() error { return q.Push(t.Context(), node, task("b")) })
 	s.next("b").finish()
 	a.finish()
-	// 1 is not acknowledged and may come again before it.
+	// Message 1 is not acknowledged and may come again before message 2.
 	if got := texts(collect(t, q, 1, out)); got[len(got)-1] != "2" {
 		collect(t, q, 1, out)
 	}
