@@ -26,10 +26,10 @@ var (
 	errAgain   = errors.New("the other node has reconnected")
 )
 
-// connections are all connections to the transfer endpoint. A new one is always accepted. If the limit is exceeded, the
-// oldest connection from the network with the most connections is closed. An attacker with many connections therefore
-// only loses its own, and a connection with a transfer grant is never closed to make room. Each transfer grant has one
-// connection.
+// connections holds all connections to the transfer endpoint. A new connection is always accepted. If then more than
+// maxUnauthenticated connections have no transfer grant, the oldest of them from the network with the most of them is
+// closed. Therefore an attacker with many connections loses only its own, and a connection with a transfer grant is
+// never closed to make room. Each transfer has at most one connection.
 type connections struct {
 	mu              sync.Mutex
 	unauthenticated []*client          // in order of arrival
@@ -41,15 +41,15 @@ type connections struct {
 type client struct {
 	all      *connections
 	conn     net.Conn
-	from     string                  // its network
-	cancel   context.CancelCauseFunc // cancels all work for it
-	transfer string                  // "" until it has shown a transfer grant
+	from     string                  // network of the client
+	cancel   context.CancelCauseFunc // cancels all work for the connection
+	transfer string                  // ID of the transfer; "" until the client has shown a transfer grant
 	before   *client                 // previous connection of the same transfer
-	left     chan struct{}           // closed when the work for it and for its predecessors has ended
+	left     chan struct{}           // closed when the work for the connection and its predecessors has ended
 }
 
-// enter adds a connection; cancel must end its work. crowded is the connection that was closed for it, if this should
-// be logged.
+// enter adds a connection; cancel must end its work. crowded is the connection that was closed to make room, if this
+// should be logged; otherwise nil.
 func (p *connections) enter(conn net.Conn, cancel context.CancelCauseFunc) (g, crowded *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *connections) enter(conn net.Conn, cancel context.CancelCauseFunc) (g, c
 	return g, crowded
 }
 
-// mostFrom returns the oldest unauthenticated connection from the network with the most of them.
+// mostFrom returns the oldest unauthenticated connection from the network with the most unauthenticated connections.
 func (p *connections) mostFrom() *client {
 	count, most := make(map[string]int), p.unauthenticated[0]
 	for _, g := range p.unauthenticated {
@@ -82,8 +82,8 @@ func (p *connections) mostFrom() *client {
 }
 
 // admit assigns a transfer to a connection that has shown its grant. A previous connection of the transfer is closed:
-// the other node has given it up, even if this node has not noticed. A request for Done needs no stream, so the limit
-// does not apply: it releases a snapshot.
+// the other node no longer uses it, even if this node has not noticed. done is set for a request that only releases a
+// snapshot: it needs no stream, so maxTransfers does not apply.
 func (c *client) admit(transfer string, done bool) error {
 	p := c.all
 	p.mu.Lock()
@@ -109,7 +109,8 @@ func (c *client) admit(transfer string, done bool) error {
 	return nil
 }
 
-// alone waits until the work for the previous connection of the transfer has ended, or returns the cause if ctx ends.
+// alone waits until the work for the previous connection of the transfer has ended. If ctx ends first, alone returns
+// the cause.
 func (c *client) alone(ctx context.Context) error {
 	if c.before == nil {
 		return nil
@@ -128,7 +129,7 @@ func (c *client) end(why error) {
 	_ = c.conn.Close()
 }
 
-// leave removes a connection whose work has ended.
+// leave closes and removes a connection whose work has ended. It waits until the work for its predecessors has ended.
 func (c *client) leave() {
 	p := c.all
 	p.mu.Lock()

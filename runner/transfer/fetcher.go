@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// patience is how long the other node may be unreachable during a fetch. It is enough for a restart.
+	// patience is how long the other node may be unreachable during a fetch. It suffices for a restart of that node.
 	patience = time.Minute
 	// pauseFirst and pauseMost are the first and the longest pause between attempts.
 	pauseFirst, pauseMost = 200 * time.Millisecond, 5 * time.Second
@@ -29,25 +29,27 @@ const (
 
 // Fetcher fetches the archive of a transfer grant from another node.
 type Fetcher struct {
-	Key    ed25519.PrivateKey // of this node
+	Key    ed25519.PrivateKey // key of this node
 	Grant  writ.TransferGrant
 	Signed []byte // the grant with the supervisor's signature
 	// Dial makes connections; nil means net.Dialer.DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Allow are address ranges for other nodes beside the internet. The other node chooses its own address, so the
-	// address is untrusted: without Allow, no address of this host, of its network or of its provider is contacted.
+	// Allow lists the address ranges in which other nodes may be, in addition to public addresses. The other node chooses
+	// its own address, so the address is untrusted. Without Allow, the Fetcher contacts no address of this host, its
+	// network or its provider.
 	Allow []netip.Prefix
-	// Log gets the reason if the other node is unreachable, which only the operator of this node may see. May be nil.
+	// Log receives the reason if the other node is unreachable, which only the operator of this node may see. May be nil.
 	Log *slog.Logger
-	// Patience is how long the other node may be silent; 0 means one minute.
+	// Patience is how long the other node may send nothing before Fetch fails; 0 means one minute.
 	Patience time.Duration
-	// Progress gets sentences about delays. May be nil.
+	// Progress receives sentences about delays. May be nil.
 	Progress func(text string)
 }
 
 var _ sal.Origin = (*Fetcher)(nil)
 
-// Fetch implements sal.Origin. It reconnects as often as necessary.
+// Fetch implements sal.Origin. It reconnects until the archive is complete, an error is final, ctx ends, or the other
+// node has sent nothing for Patience.
 func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error {
 	switch {
 	case f.Grant.Unheard:
@@ -109,7 +111,7 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 	}
 }
 
-// unreachable wraps a connection error for people. An error that the other node sent is returned unchanged.
+// unreachable wraps a connection error for users. An error that the other node sent is returned unchanged.
 func (f *Fetcher) unreachable(err error) error {
 	if said, ok := errors.AsType[*writ.Error](err); ok {
 		return said
@@ -136,15 +138,15 @@ type final struct{ err error }
 func (f *final) Error() string { return f.err.Error() }
 func (f *final) Unwrap() error { return f.err }
 
-// unreached is the error if the node of a transfer grant cannot be found at its address, for any reason. The other node
-// chose the address, so the error must not reveal whether there is a host, an open port or another server.
+// unreached is the error if the node of a transfer grant cannot be reached at its address, for any reason. The other
+// node chose the address, so the error must not reveal whether there is a host, an open port or another server.
 type unreached struct{ why error }
 
 func (u *unreached) Error() string { return "it was not found there" }
 func (u *unreached) Unwrap() error { return u.why }
 
-// attempt fetches as much as one connection delivers. lives reports whether the other node made progress or sent a sign
-// of life.
+// attempt fetches as much as one connection delivers. lives reports whether the other node answered, sent data or sent
+// a keep-alive message.
 func (f *Fetcher) attempt(
 	ctx context.Context, config *tls.Config, snapshot string, to sal.Part,
 ) (lives bool, err error) {
@@ -161,7 +163,7 @@ func (f *Fetcher) attempt(
 		return lives, err
 	case a.Error != nil && a.Error.Code == writ.CodeResourceBusy:
 		return true, f.refused(a.Error)
-	// One of the two nodes lacks the newest roster.
+	// Either node may lack the newest roster.
 	case a.Error != nil && a.Error.Code == writ.CodeSignerUnknown:
 		return false, f.behind(a.Error)
 	case a.Error != nil:
@@ -190,7 +192,7 @@ func (f *Fetcher) attempt(
 	return true, nil
 }
 
-// pass copies bytes. An error of the target is final, an error of the connection is not.
+// pass copies `bytes` bytes. An error of the target is a final error; an error of the connection is not.
 func pass(from io.Reader, to io.Writer, bytes int64) (moved int64, err error) {
 	buffer := make([]byte, min(chunk, max(bytes, 1)))
 	for moved < bytes {
@@ -208,7 +210,7 @@ func pass(from io.Reader, to io.Writer, bytes int64) (moved int64, err error) {
 	return moved, nil
 }
 
-// connect sends a request to the node of the transfer grant, after verifying its key.
+// connect connects to the node of the transfer grant, verifies its key and sends a request.
 func (f *Fetcher) connect(ctx context.Context, config *tls.Config, r request) (*moving, error) {
 	secure, err := f.reach(ctx, config)
 	if err != nil {
@@ -241,12 +243,13 @@ func (f *Fetcher) reach(ctx context.Context, config *tls.Config) (secure *tls.Co
 	}
 	shown, err := keyOf(secure.ConnectionState())
 	if err == nil && !shown.Equal(ed25519.PublicKey(f.Grant.FromKey)) {
-		err = errWrongKey // perhaps a previous owner of the address
+		err = errWrongKey // the address may belong to another server now
 	}
 	return secure, err
 }
 
-// permit checks each address after name resolution, right before the connection.
+// permit rejects addresses that are neither public nor in Allow. It runs after name resolution, right before the
+// connection.
 func (f *Fetcher) permit(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err == nil && !reach.Allowed(to.Addr(), f.Allow) {
@@ -255,7 +258,7 @@ func (f *Fetcher) permit(_, address string, _ syscall.RawConn) error {
 	return err
 }
 
-// readAnswer reads the answer, which may be delayed. lives reports whether the other node sent a sign of life.
+// readAnswer reads the answer and skips the keep-alive messages before it. lives reports whether there were any.
 func readAnswer(from io.Reader) (a answer, lives bool, err error) {
 	for {
 		a = answer{}
@@ -266,9 +269,9 @@ func readAnswer(from io.Reader) (a answer, lives bool, err error) {
 	}
 }
 
-// refused wraps an error of the other node for people here. The codes for a full disk and a failed journal are
-// replaced: people would free space on this node, and after NODE_STORE_UNAVAILABLE the supervisor would not count the
-// attempt.
+// refused wraps an error of the other node for the users of this node. It replaces the codes for a full disk and a
+// failed journal by UNREACHABLE. Otherwise users would free space on the wrong node, and after NODE_STORE_UNAVAILABLE
+// the supervisor would not count the attempt.
 func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 	code := e.Code
 	if code == writ.CodeDiskFull || code == writ.CodeNodeStore {
@@ -277,9 +280,9 @@ func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 	return writ.Errorf(code, "the node %s answered: %s", f.Grant.FromName, e.Message).WithHint("%s", e.Hint)
 }
 
-// behind wraps the error of a node that does not know the signing key of a transfer grant: either that node or this one
-// does not have the newest roster. Each requests a newer roster at once, so a retry helps. If this node is behind, the
-// next attempt has a grant by another key.
+// behind wraps the error for a transfer grant whose signing key the other node does not have. Either that node or this
+// node lacks the newest roster. Both request a newer roster at once, so a retry helps. If this node is behind, the next
+// attempt has a grant by another key.
 func (f *Fetcher) behind(e *writ.Error) *writ.Error {
 	return writ.Errorf(writ.CodeRosterTooOld, "the node %s answered: %s", f.Grant.FromName, e.Message).
 		WithHint("it may not have the newest roster yet; check that it reaches its supervisor (`writ node show %s`)",

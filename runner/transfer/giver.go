@@ -29,8 +29,8 @@ import (
 const (
 	// maxStreams limits the concurrent archive streams; further requests wait.
 	maxStreams = 4
-	// keptAfter is how long a snapshot is kept after its transfer grant expired: a call that timed out and whose run is
-	// resumed continues with it.
+	// keptAfter is how long a snapshot is kept after its transfer grant expired. If a call times out and its run is
+	// resumed, the call continues with the same snapshot.
 	keptAfter = time.Hour
 	// givenAtOnce is the number of archives in a burst that are logged individually.
 	givenAtOnce = 20
@@ -41,13 +41,13 @@ type Giver struct {
 	Node       writ.NodeID
 	Cluster    writ.ClusterID
 	Datacenter writ.DatacenterID
-	Key        ed25519.PrivateKey // of the node
-	// Keys that may sign transfer grants: the keys of the datacenter's supervisor in the newest roster.
+	Key        ed25519.PrivateKey // key of the node
+	// Keys looks up the keys that may sign transfer grants: those of the datacenter's supervisor in the newest roster.
 	Keys envelope.Keys
-	// Hold waits until no operation runs on the resource of a shipment, and blocks others until done is called. It
-	// returns an error for people after a timeout.
+	// Hold waits until no operation runs on the resource of a shipment, and blocks further operations until done is
+	// called. After a timeout it returns an error, which the other node receives.
 	Hold func(ctx context.Context, s sal.Shipment) (done func(), err error)
-	// Shipper returns the driver of a resource kind, or nil if it is missing or cannot give archives.
+	// Shipper returns the driver of a resource kind, or nil if the driver is missing or cannot create archives.
 	Shipper func(kind writ.ResourceKind) sal.Shipper
 	Rate    int64 // limit in bytes per second for all archives together; 0 means unlimited
 	Now     func() time.Time
@@ -61,7 +61,7 @@ type Giver struct {
 	streams     chan struct{} // holds a token for each active stream
 }
 
-// Serve serves until ctx ends, and then closes the listener and all connections and returns nil. It returns an error
+// Serve serves until ctx ends. Then it closes the listener and all connections and returns nil. It returns an error
 // only if it cannot serve.
 func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 	config, err := secured(g.Key)
@@ -112,8 +112,8 @@ func (g *Giver) serve(ctx context.Context, client *client, config *tls.Config) {
 	}
 }
 
-// refused logs a failed request. Any host may connect at any rate, so lines are limited; requests without a grant have
-// a separate limit, so they cannot suppress lines about nodes.
+// refused logs a failed request. Any host may connect at any rate, so the log is rate-limited. Requests without a grant
+// have a separate limit, so that they cannot suppress lines about nodes.
 func (g *Giver) refused(ctx context.Context, client *client, err error) {
 	who, code := "another node", writ.CodeOf(err)
 	if client.transfer == "" {
@@ -141,7 +141,7 @@ func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error 
 	if err != nil {
 		return errors.Join(err, send(moving, answer{Error: publicError(err)}))
 	}
-	due := time.UnixMilli(grant.Expires).Add(identity.Skew) // an active stream may continue until then
+	due := time.UnixMilli(grant.Expires).Add(identity.Skew) // an active stream is cut at this time
 	ctx, stop := context.WithTimeoutCause(ctx, due.Sub(g.Now()), errExpired)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })()
@@ -182,7 +182,7 @@ func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error 
 	return send(moving, trailer{SHA256: hex.EncodeToString(hash.Sum(nil))})
 }
 
-// readRequest completes the handshake and reads the request and the key of the other end.
+// readRequest completes the handshake and returns the request and the public key of the client.
 func readRequest(ctx context.Context, conn *tls.Conn) (asked request, shown ed25519.PublicKey, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeFor)); err != nil {
 		return asked, nil, err
@@ -210,8 +210,8 @@ func (g *Giver) paced(ctx context.Context, to io.Writer) io.Writer {
 var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired").
 	WithHint("the next attempt of the call has a new transfer grant")
 
-// check returns the transfer grant of a request after verifying that the grant names this node as the source, and the
-// client, which shows its key, as the receiver.
+// check returns the transfer grant of a request. It verifies that the grant names this node as the source and the owner
+// of the key `shown` as the receiver.
 func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGrant, error) {
 	all, _, err := envelope.Open[writ.TransferGrant](envelope.TransferGrant, asked.Grant, g.Keys)
 	if err != nil {
@@ -234,8 +234,8 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGra
 	return &w, nil
 }
 
-// keep calls prepare and sends keep-alive messages meanwhile. If it returns no error, the caller holds a stream token
-// and must return it.
+// keep calls prepare and sends keep-alive messages until it returns. After a nil error, the caller holds a token of
+// g.streams and must return it.
 func (g *Giver) keep(
 	ctx context.Context, client *client, to io.Writer, ship sal.Shipment,
 ) (archive sal.Archive, err error) {
@@ -265,14 +265,15 @@ func (g *Giver) keep(
 		case <-tick.C:
 			if gone == nil {
 				if gone = send(to, answer{Wait: true}); gone != nil {
-					stop() // the other end is gone
+					stop() // the client has disconnected
 				}
 			}
 		}
 	}
 }
 
-// prepare waits for a stream token and lets the driver prepare the archive.
+// prepare waits for a token of g.streams and makes the driver prepare the archive. After a nil error the token is still
+// taken.
 func (g *Giver) prepare(ctx context.Context, client *client, ship sal.Shipment) (archive sal.Archive, err error) {
 	shipper, err := g.shipper(ship)
 	if err != nil {
@@ -338,7 +339,7 @@ func guarded(do func() error) (err error) {
 // maxErrorText limits each text of an error for another node, in bytes.
 const maxErrorText = 2 << 10
 
-// publicError returns the part of an error that another node may see, with limited length.
+// publicError returns the code, message and hint of an error, which another node may see, with limited length.
 func publicError(err error) *writ.Error {
 	if err == nil {
 		return nil
@@ -350,7 +351,7 @@ func publicError(err error) *writ.Error {
 }
 
 // tail drops the first skip bytes, which the other node already has, and then sends the answer and the rest. The
-// archive is nevertheless written from its start, because the digest covers all bytes. While tail drops bytes, it sends
+// archive is nevertheless written from its start, because the digest covers all bytes. While it drops bytes, tail sends
 // keep-alive messages.
 type tail struct {
 	to    io.Writer

@@ -1,6 +1,6 @@
 // Package transfer moves archives between nodes. The receiving node connects to the node with the resource, over TLS
-// 1.3; both authenticate with the ed25519 keys of their nodes. The package knows transfer grants, bytes and connection
-// failures; it must not know the content of archives or their drivers.
+// 1.3; both authenticate with the ed25519 keys of their nodes. The package handles transfer grants, bytes and
+// connection failures. It must not depend on the content of archives or on their drivers.
 //
 // A connection carries one request and one answer. A successful answer is followed by the bytes of an archive from an
 // offset on, and by a trailer with the digest of the whole archive. Messages are deterministic CBOR with a length
@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	// handshakeFor limits the time until request and answer. A node that needs longer, because it has to snapshot a
-	// large volume first, sends keep-alive messages.
+	// handshakeFor limits the time for connecting, the handshake and the request, and the whole of Done. A node that
+	// needs longer for its answer, for example to snapshot a large volume, sends keep-alive messages.
 	handshakeFor = 15 * time.Second
-	// stall is the time without progress after which a connection is closed.
+	// stall is the time without progress after which a read or write fails.
 	stall = 30 * time.Second
 	// keepalive is the interval of keep-alive messages from a node that is still preparing its answer.
 	keepalive = 5 * time.Second
-	// maxMessage limits a message in bytes: a signed transfer grant has less than 2 KiB.
+	// maxMessage limits a message, in bytes. A signed transfer grant takes less than 2 KiB.
 	maxMessage = 16 << 10
 	// chunk is the size of reads. record is the size of the parts of a write, equal to a TLS record. Each part must be
 	// sent within stall.
@@ -41,7 +41,7 @@ const (
 type request struct {
 	Grant    []byte `json:"waybill"` // signed
 	Snapshot string `json:"snapshot"`
-	Edition  string `json:"edition"` // edition of the part that it already has
+	Edition  string `json:"edition"` // edition of the part that the receiving node already has
 	Offset   int64  `json:"offset"`  // length of that part
 	Done     bool   `json:"done"`    // release the snapshot
 }
@@ -49,19 +49,19 @@ type request struct {
 // Requests lists the kinds of requests that a node receives from other nodes.
 func Requests() []string { return []string{"fetch", "done"} }
 
-// answer is the reply to a request. An answer with Wait is followed by another one.
+// answer is the reply to a request. An answer with Wait is a keep-alive message, and a further answer follows.
 type answer struct {
 	Wait    bool        `json:"wait,omitempty"`
 	Error   *writ.Error `json:"error,omitempty"`
 	Edition string      `json:"edition,omitempty"`
 	Bytes   int64       `json:"bytes,omitempty"`  // size of the whole archive
-	Offset  int64       `json:"offset,omitempty"` // offset of the first byte that follows: the requested one, or 0
+	Offset  int64       `json:"offset,omitempty"` // offset of the first byte that follows: the requested offset or 0
 	SizeGiB int64       `json:"size_gib,omitempty"`
 }
 
-// trailer follows the last byte.
+// trailer is the message after the last byte of an archive.
 type trailer struct {
-	SHA256 string `json:"sha256"` // of the whole archive
+	SHA256 string `json:"sha256"` // digest of the whole archive
 }
 
 // send writes a message.
@@ -94,7 +94,8 @@ func receive(from io.Reader, message any) error {
 	return cbor.Unmarshal(text, message)
 }
 
-// secured returns the TLS configuration of both ends. Certificates only carry the key, which each end verifies itself.
+// secured returns the TLS configuration of both ends. Certificates only carry the keys, and each end verifies the
+// other's key after the handshake.
 func secured(key ed25519.PrivateKey) (*tls.Config, error) {
 	own, err := pki.Bare(key)
 	if err != nil {
@@ -110,7 +111,7 @@ func secured(key ed25519.PrivateKey) (*tls.Config, error) {
 	}, nil
 }
 
-// errWrongKey is the error if the other end has another key than expected.
+// errWrongKey is the error if the other end has a key that is not the key in the transfer grant.
 var errWrongKey = errors.New("the other end has another key than in the transfer grant")
 
 // keyOf returns the key of the other end.
