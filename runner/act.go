@@ -19,12 +19,13 @@ import (
 )
 
 const (
-	// stuckAfter is the time that a driver gets to return after its context ended. Then the node continues without it.
+	// stuckAfter is the time that a driver gets to return after its context ended. Then the node stops waiting for the
+	// driver.
 	stuckAfter = 2 * time.Second
 	// observeFor limits the inspection of a resource after an interrupted job.
 	observeFor = 10 * time.Second
-	// maxValues limits the encoded values of a result, and maxMessage the text of an error, in bytes. Both are limited
-	// because they pass through Redis.
+	// maxValues limits the encoded values of a result, and maxMessage limits each text of an error, both in bytes.
+	// Results pass through Redis, so their size is limited.
 	maxValues  = 64 << 10
 	maxMessage = 4 << 10
 )
@@ -45,9 +46,9 @@ type acts struct {
 	working context.Context // parent of the contexts of all jobs
 }
 
-// act calls the driver and records the outcome. If the driver ignores its deadline, act returns nil and the node
-// continues: the job has no answer until the driver returns, its resource stays locked, and the supervisor gives the
-// call up in the meantime.
+// act calls the driver and records the outcome. If the driver ignores its deadline, act returns nil and the job's slot
+// becomes free. Until the driver returns, the job has no answer and its resource stays locked. The supervisor gives up
+// the call in the meantime.
 func (a *acts) act(w *work) *writ.Result {
 	started := a.now()
 	ctx, stop := until(w.ctx, a.now(), endBy(w.job, started), errEndBy)
@@ -73,8 +74,8 @@ func (a *acts) act(w *work) *writ.Result {
 }
 
 // endBy returns the deadline of a job that starts at the time `now`, in unix milliseconds: `now` plus the time between
-// StartBy and EndBy, but at most EndBy. If the run's deadline has cut EndBy short, the time between them is shorter
-// than a job may take, so the result is EndBy.
+// StartBy and EndBy, but at most EndBy. If the run's deadline determines EndBy, the time between StartBy and EndBy is
+// shorter than a job may take, so endBy returns EndBy.
 func endBy(j *writ.Job, now time.Time) int64 {
 	if most := j.EndBy - j.StartBy; most > 0 && (j.Deadline == 0 || j.EndBy < j.Deadline) {
 		return min(j.EndBy, now.UnixMilli()+most)
@@ -176,8 +177,8 @@ func doneUnrecorded(w *work, result *writ.Result, why error) error {
 		WithHint("free space on the node's disk; the call is retried automatically and finds the existing resource")
 }
 
-// refuse answers a job without acting and returns the recorded answer. It returns nil if the job is left to another
-// delivery, because the runner stops or the start-by time is over.
+// refuse answers a job without acting and returns the recorded answer. It returns nil to leave the job to another
+// delivery: if the runner stops, if the start-by time is over, or if another delivery can continue the job.
 func (a *acts) refuse(ctx context.Context, w *work, why error) *writ.Result {
 	switch {
 	case errors.Is(why, errShutdown) || errors.Is(why, errStartBy):
@@ -190,15 +191,16 @@ func (a *acts) refuse(ctx context.Context, w *work, why error) *writ.Result {
 	return a.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
 		if before != nil && before.Incarnation < a.number && !w.repeatable() &&
 			writ.CodeOf(why) != writ.CodeOutcomeUnknown {
-			// An earlier incarnation may have carried the job out, and a retry would repeat it. So the answer is
-			// OUTCOME_UNKNOWN for every reason.
+			// An earlier incarnation may have carried the job out, and a retry would repeat it. So the answer to every such
+			// job is OUTCOME_UNKNOWN.
 			return a.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
 		}
 		return a.answer(w, w.taken, attempt{err: why})
 	})
 }
 
-// wasInterrupted reports whether an earlier incarnation started the job and did not finish it.
+// wasInterrupted reports whether an earlier incarnation started the job and did not finish it. It also returns true if
+// the journal cannot be read.
 func (a *acts) wasInterrupted(ctx context.Context, w *work) bool {
 	entry, err := a.journal.Find(context.WithoutCancel(ctx), w.job.JobKey)
 	return err != nil || entry != nil && entry.Result == nil && entry.Incarnation < a.number
@@ -236,8 +238,8 @@ func (a *acts) recordAnswer(
 }
 
 // refuseUnrecorded answers a job while the journal cannot be written. It returns the recorded result if there is one.
-// Otherwise the answer is the error `why`, which makes the supervisor send another attempt. If that could repeat a job
-// that is not repeatable, or the journal cannot be read, refuseUnrecorded returns nil.
+// Otherwise the answer is the error `why`, which makes the supervisor send another attempt. refuseUnrecorded returns
+// nil if another attempt could repeat a job that is not repeatable, or if the journal cannot be read.
 func (a *acts) refuseUnrecorded(ctx context.Context, w *work, why error) *writ.Result {
 	entry, err := a.journal.Find(context.WithoutCancel(ctx), w.job.JobKey)
 	switch {
@@ -298,7 +300,7 @@ func checkValues(values map[string]any) error {
 	return nil
 }
 
-// fit clips the texts of a driver's description. Some of them are output of other programs.
+// fit clips the texts of a driver's description. Some of these texts are output of other programs.
 func fit(about writ.NodeDriver) writ.NodeDriver {
 	about.Name = clip.OneLine(about.Name, maxSentence)
 	about.Detail = clip.OneLine(about.Detail, maxMessage)
@@ -330,8 +332,9 @@ func outcomeUnknown(w *work) *writ.Error {
 		WithHint(outcomeHint)
 }
 
-// asOutcomeUnknown converts the failure of a job that must not be repeated. A retryable error would invite a second
-// execution although the first one may have happened in part, so it becomes OUTCOME_UNKNOWN.
+// asOutcomeUnknown converts the failure of a job that must not be repeated. A retryable error or DRIVER_REFUSED may
+// follow a partial execution and could lead to a second one, so it becomes OUTCOME_UNKNOWN. Other errors are returned
+// unchanged.
 func asOutcomeUnknown(w *work, failed *writ.Error) *writ.Error {
 	if !failed.Retryable() && failed.Code != writ.CodeDriverRefused || failed.Code.Info().Kind != writ.Failed {
 		return failed

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// lookForMore is the polling interval for new log lines, and lookAtState the one for the state of the resource,
-	// while a job waits for new lines of a log.
+	// lookForMore is the interval at which a waiting job polls the log for new lines. lookAtState is the interval at
+	// which it polls the state of the resource.
 	lookForMore = 250 * time.Millisecond
 	lookAtState = 2 * time.Second
-	// waitingShare limits the jobs that wait for logs to one in waitingShare slots, because a waiting job occupies its
-	// slot.
+	// waitingShare is the number of slots per job that may wait for new log lines. At least one job may wait. The limit
+	// exists because a waiting job counts toward the jobs that the node takes from its queue (inHandPerSlot).
 	waitingShare = 4
 )
 
-// waits returns how long a job waits for new lines of a log before it reads, and the position after which new lines
-// count.
+// waits returns how long a job waits for new log lines before the driver reads the log, and the position after which
+// lines are new.
 func (w *work) waits() (time.Duration, string) {
 	part, ok := w.args.(*catalog.LogPart)
 	if !ok {
@@ -29,9 +29,10 @@ func (w *work) waits() (time.Duration, string) {
 	return time.Duration(part.WaitSeconds) * time.Second, part.After
 }
 
-// await blocks a job that waits for new lines of a log. It returns when there are some, when the resource changes its
-// state or is gone, or when the time is over. The driver then reads the log. The job holds no lock of the resource
-// while it waits, so it blocks no other job.
+// await blocks a job that waits for new lines of a log. It returns nil when the log has new lines, when the resource
+// changes its state or disappears, or when the time is over. It also returns nil after an error of the driver. The
+// driver then reads the log. If ctx ends first, await returns its cause. The job holds no lock of the resource while it
+// waits, so it blocks no other job.
 func (j *jobs) await(ctx context.Context, w *work) error {
 	patience, after := w.waits()
 	driver, ok := w.driver.(sal.Logging)

@@ -15,21 +15,23 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// beatEvery is the interval between beats of a node with jobs, and between the looks for a change at other nodes.
+// beatEvery is the interval between beats of a node with jobs. A node without jobs checks at this interval whether its
+// state has changed.
 const beatEvery = time.Second
 
-// beat sends beats until ctx ends: one every second while the node has jobs, and otherwise one at each change, and one
-// at the interval of nodes without jobs. Each beat is complete, so a lost one is not repeated.
+// beat sends beats until ctx ends. While the node has jobs, it sends one every second. Otherwise it sends a beat after
+// each change and each jump of the wall clock, and at the latest after Beat.Every seconds. Each beat contains the whole
+// state, so a lost beat is not sent again.
 func (n *incarnation) beat(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
-	var last writ.Beat // the last one that was sent
+	var last writ.Beat // last beat that was sent
 	var sent time.Time
 	for sequence := int64(1); ; {
 		n.store.probe(ctx)
 		b := n.state(ctx, sequence)
 		elapsed := time.Since(sent)
-		jumped := time.Duration(b.Clock-last.Clock)*time.Millisecond - elapsed // of the wall clock
+		jumped := time.Duration(b.Clock-last.Clock)*time.Millisecond - elapsed // jump of the wall clock
 		if isNews(b, &last) || jumped.Abs() > beatEvery || elapsed > time.Duration(last.Every)*time.Second-beatEvery/2 {
 			sequence++
 			// Failures are logged by send.
@@ -46,14 +48,15 @@ func (n *incarnation) beat(ctx context.Context) {
 	}
 }
 
-// isNews reports whether the supervisor must learn the state of a node now.
+// isNews reports whether a beat must be sent at once: the node has or had jobs, reports inventories, or changed its
+// epoch, beat interval or health.
 func isNews(now, last *writ.Beat) bool {
 	return len(now.Active) > 0 || len(last.Active) > 0 || len(now.Inventories) > 0 || now.Epoch != last.Epoch ||
 		now.Every != last.Every || !reflect.DeepEqual(now.Health, last.Health)
 }
 
-// everyOf returns the seconds between two beats of a node. A node without jobs sends few, as far as the signed time after
-// which it counts as silent has room for three.
+// everyOf returns the seconds between two beats of a node. A node without jobs sends a beat every third of the silence
+// that the signed roster allows (at.Silence.Silent), but at least every nodes.MaxBeatSeconds.
 func everyOf(jobs int, at *identity.Datacenter) int64 {
 	switch {
 	case jobs > 0 || at == nil:
@@ -77,7 +80,7 @@ func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
 	return b
 }
 
-// health returns the node's own report in each beat.
+// health returns the health of the node, for a beat.
 func (n *incarnation) health(now time.Time) writ.Health {
 	h := writ.Health{
 		Slots: n.slots, Capacity: n.keeper.remnants.offered(n.capacity), Drivers: n.about, Version: n.version,
@@ -108,7 +111,7 @@ func (n *incarnation) faultText(now time.Time) string {
 	return ""
 }
 
-// maxAsked limits the runs in one answer. The supervisor asks again for the others.
+// maxAsked limits the runs whose inventory one beat contains. For further runs, the supervisor asks again.
 const maxAsked = 64
 
 // questions holds the runs whose inventory the supervisor has asked for.
@@ -135,9 +138,10 @@ func (q *questions) take() []writ.RunID {
 	return runs
 }
 
-// inventory returns the calls of the requested runs that the node has. If the calls of a run cannot be read, the run is
-// omitted and the supervisor asks again. The desk is read before the journal: a job that has left the desk has its
-// result in the journal, and no job of an earlier epoch starts afterwards.
+// inventory returns, for each run that the supervisor asked for, its calls that the node has in the journal or on the
+// desk. If the calls of a run cannot be read, the run is omitted and the supervisor asks again. The desk is read before
+// the journal, because a job that has left the desk has its result in the journal. No job of an earlier epoch starts
+// after the epoch was raised.
 func (n *incarnation) inventory(ctx context.Context) (all []writ.Inventory) {
 	runs := n.questions.take()
 	if len(runs) == 0 {

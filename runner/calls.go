@@ -17,8 +17,9 @@ var errLooking = errors.New("the driver has not finished its maintenance")
 // errNotAsked is errLooking for a driver that was not called, because its previous call has not returned.
 var errNotAsked = fmt.Errorf("%w", errLooking)
 
-// asked calls a driver and stops waiting if it takes too long. It does not repeat a call until the previous one with
-// the same key has returned. A panic of the driver is returned as an error.
+// asked calls a driver through `ask`, with a context that ends after `most`. If the call has not returned stuckAfter
+// later, asked returns errLooking. While a call with the same key (what) has not returned, asked returns errNotAsked. A
+// panic of the driver is returned as an error.
 func asked[T any](
 	ctx context.Context, c *calls, what string, most time.Duration, ask func(ctx context.Context) (T, error),
 ) (T, error) {

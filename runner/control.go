@@ -131,8 +131,8 @@ func (n *incarnation) keepAcks(ctx context.Context) {
 	}
 }
 
-// openControl opens a control message. It must be signed by the supervisor, addressed to this node and not older than
-// the newest epoch that the node has seen.
+// openControl opens a control message. The message must be signed by the supervisor and addressed to this node. Its
+// epoch must be valid and at least the highest epoch that the node has seen.
 func (n *incarnation) openControl(body []byte) ([]writ.Control, error) {
 	controls, _, err := envelope.Open[writ.Control](envelope.Control, body, n.supervisorKey)
 	if err != nil {

@@ -28,15 +28,15 @@ type work struct {
 	operation *catalog.Operation // nil if the operation is unknown
 	args      any
 	mask      mask       // masks the secrets in args
-	origin    sal.Origin // source of a copy, nil if it is on this host
+	origin    sal.Origin // node to copy from; nil if no other node is the source
 	driver    sal.Driver
 	about     writ.NodeDriver // the driver's description of itself
 	lock      *hosted.Lock
-	release   func() // returns its slot or transfer slot; nil if it holds none
+	release   func() // returns the job's slot or transfer slot; nil if it holds no slot
 
 	said  string    // last progress text; guarded by the desk
 	begun bool      // the driver was called; guarded by the desk
-	stuck time.Time // since when its driver ignores the deadline; zero if it does not
+	stuck time.Time // time since which the driver has ignored the job's deadline, or zero
 }
 
 // repeatable reports whether the job may be carried out again when the outcome of an earlier execution is unknown.
@@ -88,7 +88,8 @@ func (d *desk) leave(w *work) {
 	delete(d.active, w.job.JobKey)
 }
 
-// cancel cancels the jobs of runs, including jobs that arrive before the Until of the cancel.
+// cancel cancels the jobs of runs, including jobs that arrive before Cancel.Until. It does not cancel a job that was
+// sent after a later resume of its run.
 func (d *desk) cancel(runs map[writ.RunID]journal.Cancel) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +115,7 @@ func (d *desk) giveUp(keys []writ.JobKey) {
 	}
 }
 
-// later merges two cancels of a run.
+// later merges two cancels of a run: the later Until and the higher Resumes.
 func later(a, b journal.Cancel) journal.Cancel {
 	if a.Until.After(b.Until) {
 		b.Until = a.Until
@@ -123,7 +124,7 @@ func later(a, b journal.Cancel) journal.Cancel {
 	return b
 }
 
-// forget removes cancelled runs whose time is over.
+// forget removes cancels whose Until is over.
 func (d *desk) forget(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,8 +138,8 @@ func (d *desk) begin(w *work) {
 	w.begun = true
 }
 
-// count returns the number of waiting jobs, since when the oldest of them waits, the number of running jobs, and the
-// number of jobs whose drivers ignore their deadline.
+// count returns the numbers of waiting jobs, of running jobs, and of jobs whose drivers ignore their deadline (stuck).
+// since is the arrival time of the oldest waiting job.
 func (d *desk) count() (waiting int, since time.Time, running, stuck int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,7 +167,7 @@ func (d *desk) markStuck(w *work, now time.Time) {
 
 // Limits of progress in a beat.
 const (
-	maxProgress     = 64  // jobs with a progress text; the others are reported once these have ended
+	maxProgress     = 64  // jobs whose progress text is reported, lowest keys first
 	maxProgressText = 256 // bytes
 )
 

@@ -20,8 +20,8 @@ import (
 )
 
 // A person can sign that a node is lost. The node is then removed, and its resources may be created again on other
-// nodes. When the node learns of this, it stops everything that runs on it before it exits, reports that, and retries
-// until everything has stopped. It accepts no other work, even after a restart. Data is kept.
+// nodes. When the node learns of this, it stops its resources and reports this to the supervisor. It retries until all
+// of them have stopped, and then exits. It accepts no other work, even after a restart. Data is kept.
 
 const (
 	// fenceEvery is the retry interval for resources that could not be stopped and reports that could not be sent.
@@ -30,7 +30,7 @@ const (
 	fenceFor = 2 * time.Minute
 	// fenceAtOnce is the number of resources that are stopped in parallel.
 	fenceAtOnce = 16
-	// longestRemedy limits a command in an answer, in bytes: an answer may have many.
+	// longestRemedy limits each command in an answer, in bytes, because an answer may contain many commands.
 	longestRemedy = 300
 )
 
@@ -48,9 +48,9 @@ type fence struct {
 	asking calls // driver calls that have not returned
 }
 
-// retire finishes the work of a node that was removed from its datacenter, until ctx ends. It asks the supervisor
-// whether a person has signed that the node is lost; if so, it stops everything. insist is set if the datacenter was
-// reachable a moment ago; retire then retries until it answers.
+// retire completes the removal of a node from its datacenter. It asks the supervisor whether a person has signed that
+// the node is lost. If so, it stops all resources. insist is set if the datacenter was reachable a moment ago; retire
+// then repeats the question until the supervisor answers. It returns at the latest when ctx ends.
 func (f *fence) retire(ctx context.Context, insist bool) {
 	for ctx.Err() == nil && !f.member.State().FenceOrdered {
 		switch err := member.LearnFence(ctx, f.member, f.api); {
@@ -79,7 +79,8 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 	}
 }
 
-// round stops all resources that it can, reports to the supervisor, and returns true if no work is left.
+// round stops all resources that it can and reports to the supervisor. It returns true if all have stopped and the
+// supervisor has the report.
 func (f *fence) round(ctx context.Context) (done bool) {
 	answer := f.stop(ctx)
 	if ctx.Err() != nil {
@@ -158,7 +159,8 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 	return answer
 }
 
-// stopOne stops one resource if its driver supports that, and describes the remains.
+// stopOne stops one resource if its driver supports that, and describes the remains. open is the error if the resource
+// could not be stopped, or "".
 func (f *fence) stopOne(ctx context.Context, d sal.Driver, resource writ.ResourceID) (stopped []nodes.FencedResource,
 	open string, kept []writ.Orphan) {
 	if fencing, ok := d.(sal.Fencing); ok {
@@ -196,8 +198,8 @@ func superseded(module string, resource writ.ResourceID, seen sal.Observation) w
 	return o
 }
 
-// addUnrecorded adds objects on the host that carry a driver's name and have no record. Processes among them count as
-// still running.
+// addUnrecorded adds objects on the host whose names are of a driver's form and that have no record. Processes among
+// them count as still running.
 func (f *fence) addUnrecorded(ctx context.Context, answer *nodes.FenceAnswer) {
 	for _, d := range f.drivers {
 		keeping, ok := d.(sal.Keeper)
@@ -251,7 +253,7 @@ func (r *Runner) fence(drivers map[string]sal.Driver, n *incarnation, log *slog.
 	return f
 }
 
-// acting lists drivers that still act although all jobs were cancelled.
+// acting lists drivers that still work although all jobs were cancelled.
 func (n *incarnation) acting() (all []string) {
 	for _, w := range n.desk.stuck() {
 		all = append(all, fmt.Sprintf("the driver of the job %s ignores its deadline", w.JobKey))

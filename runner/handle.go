@@ -22,7 +22,7 @@ var (
 	errCancelled = writ.Errorf(writ.CodeRunCancelled, "the run was cancelled")
 	errGivenUp   = writ.Errorf(writ.CodeRunCancelled, "the call was given up")
 	errEndBy     = writ.Errorf(writ.CodeDeadlineExceeded, "the call did not end before its deadline")
-	// Never sent as an answer: another delivery may be on its way.
+	// errStartBy is never sent as an answer, because another delivery may be on its way.
 	errStartBy = errors.New("the job could not start before its start-by time")
 )
 
@@ -71,8 +71,8 @@ func (j *jobs) handle(accepting context.Context, task queue.Task) {
 		return
 	}
 	if result := j.carryOut(accepting, w); result != nil {
-		// The recorded answer is for another copy of this job, with another digest. A supervisor restored from a backup
-		// knows only the copies that it has sent since then.
+		// The recorded answer has the digest of an earlier envelope of this job. A supervisor that was restored from a
+		// backup accepts only the digests of envelopes that it sent afterwards.
 		if result.Job != digest {
 			again := *result
 			again.Job = digest
@@ -86,8 +86,8 @@ func (j *jobs) handle(accepting context.Context, task queue.Task) {
 }
 
 // open opens the envelope of a job and checks everything that does not need its journal entry: signer, recipient and
-// time. It does not check the epoch. A job that arrives too late is left to the supervisor, which knows whether another
-// delivery is on its way.
+// time. It does not compare the epoch with earlier ones; handle does. A job that arrives too late gets no answer: only
+// the supervisor can tell whether another delivery is on its way.
 func (j *jobs) open(body []byte, now time.Time) (*writ.Job, writ.Digest, error) {
 	job, digest, err := envelope.OpenWith[writ.Job](j.opener, envelope.Job, body)
 	if err != nil {
@@ -145,8 +145,8 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 	return j.acts.act(w)
 }
 
-// notAgain answers a job that must not be repeated and that may have been carried out, by this attempt or an earlier
-// one. If the driver can continue an interrupted execution, it does so.
+// notAgain handles a job that must not be repeated and that may have been carried out, by this attempt or an earlier
+// one. If the driver can continue an interrupted execution, notAgain calls the driver.
 func (j *jobs) notAgain(accepting context.Context, w *work, past *journal.Past) *writ.Result {
 	interrupted := past.Entry != nil && past.Entry.Incarnation < j.number
 	switch failed := past.Failed; {
@@ -163,8 +163,8 @@ func (j *jobs) notAgain(accepting context.Context, w *work, past *journal.Past) 
 	return j.acts.act(w) // this incarnation recorded the start, but did not act
 }
 
-// prepare does everything before acting: decode, wait for new lines of a log and for the resource, check the permit,
-// wait for a slot, record. It returns the earlier state of the job if that forbids acting.
+// prepare takes all steps before the driver call: decode the job, wait for new log lines, lock the resource, check the
+// permit, wait for a slot, record the start. If earlier records of the call forbid the execution, prepare returns them.
 func (j *jobs) prepare(accepting context.Context, w *work) (*journal.Past, error) {
 	if stuck := j.desk.stuck(); len(stuck) >= j.slots {
 		return nil, writ.Errorf(writ.CodeResourceBusy,
@@ -255,8 +255,8 @@ func (j *jobs) warnOfUnsigned(ctx context.Context, w *work, why error) {
 	}
 }
 
-// until returns a context that ends at the time `end`, in unix milliseconds by the node's clock, which shows `now`. The
-// remaining time is fixed at the call: later changes of the clock do not move it.
+// until returns a context that ends at the time `end`, in unix milliseconds of the node's clock; `now` is that clock's
+// current time. The remaining time is fixed at the call, so later changes of the clock do not affect it.
 func until(parent context.Context, now time.Time, end int64, cause error) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(parent, time.UnixMilli(end).Sub(now), cause)
 }

@@ -40,7 +40,7 @@ type incarnation struct {
 	capacity writ.Capacity
 	version  string
 
-	transfers *Transfers // nil if other nodes cannot fetch from this one
+	transfers *Transfers // nil if other nodes cannot fetch from this node
 
 	desk      *desk
 	jobs      *jobs
@@ -63,7 +63,7 @@ type base struct {
 	node   writ.NodeID
 	now    func() time.Time // wall clock
 	log    *slog.Logger
-	lines  limit.Lines // rate-limited log for events that others cause
+	lines  limit.Lines // limits repeated log lines about messages from the network
 	counts *counts
 
 	number int64 // see journal.Begin
@@ -80,7 +80,7 @@ type base struct {
 func (n *base) drop(ctx context.Context, what, id string, err error) {
 	code := writ.CodeOf(err)
 	n.counts.drops.WithLabelValues(what, string(code.Info().Code)).Inc()
-	// Rate-limited: an attacker with access to Redis can send any number.
+	// Rate-limited, because an attacker with access to Redis can send any number of messages.
 	if times, say := n.lines.Say(what+" "+string(code), time.Now()); say {
 		n.log.WarnContext(ctx, "dropped a "+what, "id", clip.OneLine(id, maxSentence), "code", code, "err", err, "times", times)
 	}
@@ -174,7 +174,7 @@ func (n *incarnation) prune(ctx context.Context) {
 	for {
 		now := n.now()
 		n.desk.forget(now)
-		// Retried at the next round; logged by note.
+		// A failure is logged by note; the next round retries.
 		_ = n.store.note(ctx, n.journal.Prune(context.WithoutCancel(ctx), now))
 		if sleep.For(ctx, pruneEvery) != nil {
 			return

@@ -25,14 +25,14 @@ import (
 const (
 	// keepEvery is the interval between scans of the node's resources.
 	keepEvery = 30 * time.Second
-	// usageEvery is the distance, in reports, between two reports that contain usage.
+	// usageEvery is the number of reports after which a report contains usage again.
 	usageEvery = 10
 	// keepFor limits a driver's time for one resource. The driver may have to restart a machine, which takes as long as
 	// creating one.
 	keepFor = 5 * time.Minute
 	// readFor limits a driver's time for a call that only reads, such as List.
 	readFor = time.Minute
-	// maxFound limits each list of a report, and maxSentence each text in it.
+	// maxFound limits the entries of each list in a report. maxSentence limits each text, in bytes.
 	maxFound    = 500
 	maxSentence = 500
 	// maxRemedy limits the command that removes an orphan, in bytes.
@@ -56,7 +56,7 @@ type keeper struct {
 	diskList func() []writ.Disk // may be nil
 	drivers  []sal.Driver
 	drifts   map[writ.ResourceID]writ.ResourceDrift // resources that deviate from their spec, as of their last scan
-	// networked is the last known status of networks, nil if there was none yet.
+	// networked is the last known status of networks, nil before the first successful read.
 	networked *writ.NodeNetwork
 	states    hosted.States
 	deaths    *hosted.ExitWatch
@@ -195,8 +195,9 @@ func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 	}
 }
 
-// keep makes a driver look after one resource, and returns true. If a job holds the resource, keep changes nothing and
-// returns false. A driver that ignores its deadline keeps the resource locked; keep does not wait for it.
+// keep calls the driver's Keep for one resource and returns true. If a job or a transfer holds the resource, keep
+// changes nothing and returns false. A driver that ignores its deadline keeps the resource locked; keep does not wait
+// for it.
 func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID) bool {
 	lock := k.locks.Try(resource)
 	if lock == nil {
@@ -256,7 +257,7 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 	}
 }
 
-// report sends the supervisor all unacknowledged findings. If the report is lost, the next one contains them.
+// report sends the supervisor all unacknowledged findings. If the report is lost, the next report contains them.
 func (k *keeper) report(ctx context.Context, round int64) {
 	r := &writ.Report{
 		Findings: writ.Findings{Orphans: k.orphans(ctx), Network: k.network(ctx), Disks: k.disks(ctx)},

@@ -15,8 +15,8 @@ const (
 	// resendHost is the interval at which unchanged facts about the machine are sent again: a message may be lost, and
 	// the supervisor does not acknowledge messages of this kind.
 	resendHost = 10 * time.Minute
-	// hostFor limits the read of the machine's facts from the kernel. A device whose kernel driver is stuck then blocks
-	// no other work.
+	// hostFor limits how long the facts about the machine, or the sizes of its disks, may take to read. A stuck kernel
+	// driver or file system then blocks no other work.
 	hostFor = 5 * time.Second
 	// sameBoot is the tolerance for comparing boot times: the kernel derives the boot time from a clock that may be
 	// adjusted.

@@ -18,20 +18,20 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// maxUnseen is the longest charged time between two scans. After a longer gap the resource may not have existed all the
-// time.
+// maxUnseen is the longest time between two readings that is charged. During a longer gap the resource may not have
+// existed.
 const maxUnseen = 10 * time.Minute
 
 // charge returns the use of a resource between two readings, per hour. Its size at the later reading applies to the
-// whole time. The growth of the byte counters is charged to the last hour. Without an earlier reading no time is
-// charged.
+// whole time. The growth of the byte counters is charged to the last hour. No time is charged without an earlier
+// reading, after a gap of more than maxUnseen, or if the clock was set back.
 func charge(
 	resource writ.ResourceID, uid writ.UID, before journal.Reading, at time.Time, usage sal.Usage,
 ) []journal.Use {
 	var all []journal.Use
 	from := before.At
 	if passed := at.Sub(from); from.IsZero() || passed < 0 || passed > maxUnseen {
-		from = at // the clock was set, or scans were missing
+		from = at // no earlier reading, the clock was set, or scans were missing
 	}
 	for {
 		hour := from.UTC().Truncate(time.Hour)
@@ -79,7 +79,8 @@ type meter struct {
 	closed   map[writ.UID]bool            // resources deleted since the scan began, already charged for the last time
 }
 
-// scan reads a resource's use and returns the use since the last reading. commit makes the reading the last one.
+// scan reads a resource's use and returns the use since the last reading. commit stores the reading as the last
+// reading.
 func (m *meter) scan(ctx context.Context, d sal.Metered, resource writ.ResourceID) []journal.Use {
 	uid, usage, ok := m.read(ctx, "usage", readFor, d, resource)
 	if !ok {
@@ -187,7 +188,7 @@ func (m *meter) chargedForCall(
 	ctx context.Context, w *work, do func() (sal.Outcome, error),
 ) (sal.Outcome, error) {
 	m.mu.Lock()
-	if m.before(w.job.UID).At.IsZero() { // otherwise an earlier incarnation began it
+	if m.before(w.job.UID).At.IsZero() { // otherwise an earlier incarnation began the operation
 		m.begun[w.job.UID] = journal.Reading{At: m.now()}
 	}
 	m.mu.Unlock()
@@ -316,7 +317,7 @@ func (l *loads) measure(ctx context.Context) {
 				l.log.DebugContext(ctx, "measure the load of a resource", "resource", resource.String(), "err", err)
 				continue
 			}
-			if load.UID == "" { // it is missing, or has no processes of its own
+			if load.UID == "" { // the resource is missing, or has no processes of its own
 				continue
 			}
 			r := reading{load, time.Now()}
@@ -336,7 +337,7 @@ func (l *loads) measure(ctx context.Context) {
 func loadBetween(before, now reading) nodes.Load {
 	load := nodes.Load{UID: now.UID, Running: now.Running, Memory: now.Memory, Restarts: now.Restarts}
 	used, passed := now.CPU-before.CPU, now.at.Sub(before.at)
-	if used < 0 { // its processes were restarted
+	if used < 0 { // the processes of the resource were restarted
 		used = now.CPU
 	}
 	if passed > 0 && now.Running {

@@ -80,7 +80,8 @@ type warnings struct {
 	count int64
 }
 
-// tellWarnings sends the supervisor the last warnings of the node's log, if they are new or a resend is due.
+// tellWarnings sends the supervisor the last warnings of the node's log, if they or the supervisor's epoch are new, or
+// if a resend is due.
 func (k *keeper) tellWarnings(ctx context.Context) {
 	if k.logs.stored == nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"writ/runner/journal"
 )
 
-// nodeStore is the journal of the node, with the write failure that persists, if any.
+// nodeStore wraps the node's journal. It holds the last write failure until a probe succeeds.
 type nodeStore struct {
 	journal *journal.Journal
 	log     *slog.Logger
@@ -36,7 +36,7 @@ func (n *nodeStore) note(ctx context.Context, err error) error {
 	return e
 }
 
-// probe checks the journal. If the last write failed, it also tries to write.
+// probe checks the journal. After a write failure, it also tries to write, and clears the failure if that succeeds.
 func (n *nodeStore) probe(ctx context.Context) {
 	if n.get() == nil {
 		_ = n.note(ctx, n.journal.Check(context.WithoutCancel(ctx))) // note stores the error
@@ -71,8 +71,8 @@ func (f *fault) get() error {
 // epochs holds the epochs of supervisors that the node has seen.
 type epochs struct {
 	store *nodeStore
-	seen  atomic.Int64 // highest one
-	kept  atomic.Int64 // highest one on disk
+	seen  atomic.Int64 // highest epoch
+	kept  atomic.Int64 // highest epoch on disk
 }
 
 // highest returns the highest epoch that the node has seen.

@@ -16,7 +16,7 @@ import (
 
 const (
 	// resendAfter is the delay before an unacknowledged result is sent again. The delay doubles each time, up to
-	// resendAtLast, because unread results fill the memory of the queue. A message of the supervisor resets it.
+	// resendAtLast, because unread results fill the memory of the queue. A message of the supervisor resets the delay.
 	resendAfter  = 2 * time.Second
 	resendAtLast = time.Minute
 	// retryAfter is the pause before a failed read, write or request is repeated.
@@ -43,11 +43,12 @@ type pendingResult struct {
 	pause  time.Duration // delay after the next send
 	fresh  bool          // is in outbox.fresh
 	gone   bool          // acknowledged or expired
-	sent   chan struct{} // closed once the transport has accepted it
+	sent   chan struct{} // closed once the transport has accepted the result
 	was    bool          // sent is closed
 }
 
-// resend is a result's entry in outbox.later. It is stale if the result is due at another time.
+// resend is a result's entry in outbox.later. The entry is stale if the result was acknowledged, expired, is in
+// outbox.fresh, or is due at another time.
 type resend struct {
 	result *pendingResult
 	due    time.Time
@@ -144,8 +145,8 @@ func (o *outbox) run(ctx context.Context) {
 	}
 }
 
-// next removes the results that are due now. pause is the time until the next result is due, or resendAfter if none
-// waits.
+// next removes the results that are due now and returns at most envelope.MaxRecords of them. pause is the time until
+// the next result is due, or resendAfter if there is no such result.
 func (o *outbox) next(now time.Time) (batch []*pendingResult, pause time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -213,7 +214,7 @@ func (o *outbox) shelve(l *pendingResult, now time.Time) {
 	o.patient = o.patient || l.pause > resendAfter
 	l.pause = min(2*l.pause, resendAtLast)
 	place, _ := slices.BinarySearchFunc(o.later, l.due, func(r resend, due time.Time) int {
-		return cmp.Or(r.due.Compare(due), -1) // after those with the same time
+		return cmp.Or(r.due.Compare(due), -1) // behind entries with the same time
 	})
 	o.later = slices.Insert(o.later, place, resend{l, l.due})
 }

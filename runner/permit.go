@@ -20,14 +20,14 @@ import (
 // maxPermits limits the verified payloads in memory.
 const maxPermits = 1024
 
-// openFor is how long a run counts as open after its supervisor sent a job of it, or returned its payload. Later, the
-// node API is asked again before a job starts: an attacker with access to Redis may have kept a copy of the job until
-// the run had ended.
+// openFor is how long a run counts as open after the supervisor sent the first delivery of a job or returned the run's
+// payload. Later, the node asks the node API again before it starts a job. An attacker with access to Redis may have
+// delayed the job until its run had ended.
 const openFor = 5 * time.Second
 
 // permits verifies that a person signed for a job, so that a thief of the supervisor's key alone cannot make the node
-// change anything. A payload is fetched and verified once per run, and again when the roster changes or a job has
-// waited for its start.
+// change anything. A payload is fetched and verified once per run. It is fetched again if the roster has changed, or if
+// the run no longer counts as open (see openFor).
 type permits struct {
 	member  *member.Member
 	api     nodes.Backend
@@ -106,7 +106,7 @@ func (p *permits) permit(ctx context.Context, job *writ.Job) (*permit, error) {
 		}
 	}
 	defer p.asked(job)
-	var since time.Time // start of the failures
+	var since time.Time // time of the first failure
 	for {
 		found, err := p.fetch(ctx, job)
 		if err == nil && !since.IsZero() {

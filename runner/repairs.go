@@ -28,12 +28,13 @@ type repairCount struct {
 // repair is a repair that the supervisor may not have received.
 type repair struct {
 	writ.NodeMending
-	round int64 // first report that contained it, 0 for none; all later ones contain it until one is acknowledged
+	round int64 // first report with this repair, or 0; later reports repeat it until one is acknowledged
 }
 
 func newRepairs() *repairs { return &repairs{counts: make(map[writ.ResourceID]repairCount)} }
 
-// add stores a repair. If there are too many, the oldest is dropped; it is still counted.
+// add stores a repair. Beyond maxMendings per resource or maxFound in total, it drops the oldest repair, which stays
+// counted.
 func (r *repairs) add(resource writ.ResourceID, uid writ.UID, what string, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +64,7 @@ func (r *repairs) add(resource writ.ResourceID, uid writ.UID, what string, at ti
 	}
 }
 
-// count returns the number of repairs.
+// count returns the number of all repairs of this incarnation.
 func (r *repairs) count() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +83,7 @@ func (r *repairs) unacked(round int64) (mendings []writ.NodeMending, total int64
 	return mendings, r.total
 }
 
-// acknowledge drops the repairs in the reports up to a round.
+// acknowledge drops the repairs that the reports up to this round contained.
 func (r *repairs) acknowledge(round int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

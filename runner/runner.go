@@ -1,17 +1,17 @@
 // Package runner implements one node. It receives signed jobs from its queue, verifies them, records them in its
 // journal, carries them out through drivers and reports the results.
 //
-// An incarnation is one start of the runner, an epoch is the number of a supervisor's term, and a beat is the status
-// that a node sends every second.
+// An incarnation is one start of the runner. An epoch is the number of a supervisor's term. A beat is a status message
+// that a node sends every second while it has jobs, and otherwise every few seconds.
 //
 // The runner trusts no component between the supervisor and the node. It accepts a job only in an envelope that the
-// supervisor of its datacenter signed, according to the newest roster (the signed list of people and keys) that chains
-// back to the cluster's root. Changes also need the signature of a person. The runner knows only its own node: no
-// scripts and no tenants.
+// supervisor of its datacenter signed. The newest roster (the signed list of people and keys), which must chain back to
+// the cluster's root, names the supervisor's key. Changes also need the signature of a person. The runner stores data
+// about its own node only. It does not run scripts.
 //
-// The life of a job: open the envelope, find or create its entry in the journal (`started`, on disk), act, record the
-// result (on disk), send it, and send it again until the supervisor acknowledges it. After a crash at any point, the
-// entry shows the next incarnation which steps are still allowed.
+// For each job, the runner opens the envelope, finds or creates the entry in the journal (`started`, on disk), acts,
+// and records the result (on disk). It then sends the result, and sends it again until the supervisor acknowledges it.
+// After a crash at any point, the entry shows the next incarnation which steps are still allowed.
 package runner
 
 import (

@@ -48,7 +48,7 @@ func labelOf(job *writ.Job, name catalog.Secret) secret.Label {
 	}
 }
 
-// minMasked is the minimal length of a masked value. Shorter values occur in every text by chance.
+// minMasked is the minimum length of a masked value, in bytes. Shorter values occur in every text by chance.
 const minMasked = 4
 
 // mask replaces the values of secrets with their names. Drivers do not reveal secrets, but the tools that they call
@@ -113,7 +113,7 @@ func (m mask) values(values map[string]any) map[string]any {
 	return masked
 }
 
-// err returns an error without secrets. An error that contains none is returned unchanged.
+// err returns an error without secrets. An error that contains no secrets is returned unchanged.
 func (m mask) err(err error) error {
 	if m.replacer == nil || err == nil {
 		return err

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// inHandPerSlot limits the jobs that the node takes from its queue, per slot. It covers all jobs that the
-	// supervisor sends. Therefore the node, not the queue, chooses the next job, and a job that waits for something
-	// other than a slot blocks no other job.
+	// inHandPerSlot limits the jobs that the node takes from its queue, per slot. The limit is high enough for all jobs
+	// that the supervisor sends at a time. Therefore the node chooses the next job, not the queue, and a job that waits
+	// for something other than a slot blocks no other job.
 	inHandPerSlot = 3
 	// slotsPerTransfer is the number of job slots per transfer slot, and leastTransfers the minimal number of transfer
 	// slots.

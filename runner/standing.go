@@ -51,12 +51,13 @@ func (n *standing) watch(ctx context.Context) error {
 	}
 }
 
-// standingFor limits how long a started node waits for its standing before it looks after its resources.
+// standingFor limits how long a node waits after its start for the confirmation of its membership, before it maintains
+// its resources.
 const standingFor = 10 * time.Second
 
-// await returns once the standing of the node is known, or after standingFor. The node's resources may run on another
-// node by now, so after a start of its host the node first asks before it starts any of them. If the supervisor is
-// unavailable, the node starts them after standingFor.
+// await returns once the supervisor has confirmed the membership, or after standingFor. While the host was down, the
+// node's resources may have been created again on another node. Therefore the node starts no resource before the
+// supervisor has answered. If the supervisor is unavailable, the node starts its resources after standingFor.
 func (n *standing) await(ctx context.Context) {
 	timer := time.NewTimer(standingFor)
 	defer timer.Stop()

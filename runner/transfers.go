@@ -29,7 +29,7 @@ const holdFor = 20 * time.Second
 // giver serves archives of this node's resources to other nodes.
 type giver struct {
 	*base
-	*Transfers // nil if other nodes cannot fetch from this one
+	*Transfers // nil if other nodes cannot fetch from this node
 	locks      *hosted.Locks
 	drivers    map[string]sal.Driver
 }
@@ -71,7 +71,7 @@ func (n *giver) shipper(kind writ.ResourceKind) sal.Shipper {
 	return s
 }
 
-// origin returns the source that a job copies from, or nil if it is this node.
+// origin returns the node that a job copies from, or nil if the job copies from no other node.
 func (j *jobs) origin(ctx context.Context, w *work) (sal.Origin, error) {
 	if len(w.job.Grant) == 0 {
 		return nil, nil
