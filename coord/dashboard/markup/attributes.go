@@ -5,13 +5,14 @@ import (
 	"unicode"
 )
 
-// Href is the target of a link, Action the target of a form: a page of the same site, or an anchor on the same page.
+// Href is the target of a link, and Action is the target of a form. The target is a page of the same site, or an anchor
+// on the same page; any other address becomes "#".
 
 func Href(address string) Node   { return valued("href", local(address)) }
 func Action(address string) Node { return valued("action", local(address)) }
 
-// local returns address if it is on the same site. Any other address becomes the top of the page. Browsers ignore
-// control characters and treat a backslash as a slash.
+// local returns address if it is on the same site, and otherwise "#", the top of the page. Browsers ignore control
+// characters and treat a backslash as a slash.
 func local(address string) string {
 	here := strings.HasPrefix(address, "#")
 	beside := strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//") && !strings.HasPrefix(address, `/\`)
@@ -48,7 +49,7 @@ func Value(value string) Node        { return valued("value", value) }
 func Hidden() Node   { return flag("hidden") }
 func Selected() Node { return flag("selected") }
 
-// Stretched scales a picture to the width of its place.
+// Stretched scales a picture to the width of its container.
 func Stretched() Node { return valued("preserveAspectRatio", "none") }
 
 // Aria, Data and HX are the attributes aria-name, data-name and hx-name; Mark is data-name without a value.

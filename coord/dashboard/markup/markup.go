@@ -66,7 +66,7 @@ func escape(b *strings.Builder, s string) { _, _ = escaper.WriteString(b, hidden
 // escaper escapes the special characters of HTML.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
-// attribute has a value, or is a flag.
+// attribute is an HTML attribute. If flag is set, it has no value.
 type attribute struct {
 	name, value string
 	flag        bool
@@ -108,7 +108,8 @@ func (e element) content(b *strings.Builder) {
 	b.WriteByte('>')
 }
 
-// If returns n, or nil. Use When if n is expensive or must not be built otherwise.
+// If returns n if condition holds, otherwise nil. Use When if n is expensive, or must not be built if condition is
+// false.
 func If(condition bool, n Node) Node {
 	if !condition {
 		return nil

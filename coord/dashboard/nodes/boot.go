@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	bootServerAway = 30 * time.Second // with very many machines, a boot server reports only every few seconds
+	bootServerAway = 30 * time.Second // with many machines, a boot server reports only every few seconds
 	digestShown    = 12
 )
 
@@ -65,7 +65,7 @@ type bootServer struct {
 	api.BootServer
 	Datacenter     writ.DatacenterID
 	DatacenterName string
-	Away           bool   // its report is old
+	Away           bool   // the last report of the boot server is old
 	Why            string // why the datacenter is unreachable, or ""
 }
 
@@ -94,7 +94,7 @@ type bootRow struct {
 	Datacenter     writ.DatacenterID
 	DatacenterName string
 	State          string // one word: failed, starting, pending, joined, off, unknown
-	Page           string // of the node, once it has joined; otherwise ""
+	Page           string // page of the node that the machine has joined as, or ""
 	Mismatch       string // why the node may be a different machine, or ""
 }
 
@@ -138,7 +138,7 @@ func bootRowsOf(dc api.DatacenterBoots) []bootRow {
 	return rows
 }
 
-// escapeAll escapes texts from strangers for display.
+// escapeAll escapes texts from unauthenticated machines for display.
 func escapeAll(texts ...*string) {
 	for _, text := range texts {
 		*text = hidden.Escape(*text)
@@ -193,7 +193,8 @@ func (d *Pages) linkNodes(ctx context.Context, only writ.DatacenterID, rows []bo
 	return nil
 }
 
-// nodesNamed returns the approved nodes with one of these names. It reads the ledger once, unless they exceed a page.
+// nodesNamed returns the approved nodes with one of these names. It reads the ledger once, unless the nodes exceed a
+// page.
 func (d *Pages) nodesNamed(
 	ctx context.Context, only writ.DatacenterID, names []string,
 ) (map[namedNode]writ.Node, error) {

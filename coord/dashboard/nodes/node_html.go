@@ -62,7 +62,7 @@ func (h nodeHead) facts() Node {
 		h.decisions())
 }
 
-// running counts the running calls of the node. For an unheard node, it counts the slots in use at its last report.
+// running describes the running calls of the node, or, for an unheard node, the slots in use at its last report.
 func (h nodeHead) running() string {
 	if h.Unheard != nil {
 		return h.slots()

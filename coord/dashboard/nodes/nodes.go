@@ -70,7 +70,7 @@ type nodeRow struct {
 	Unheard        *snapshot.Unheard
 }
 
-// Page returns the address of the page of the node, Word its name in commands.
+// Page returns the address of the node's page. Word returns the name of the node in commands.
 
 func (n nodeRow) Page() string { return page.NodePage(n.Datacenter, n.ID) }
 func (n nodeRow) Word() string { return nodeWord(n.Node) }
@@ -148,7 +148,7 @@ func (d *Pages) datacenters(ctx context.Context, _ *http.Request, _ bool) (*page
 }
 
 // datacenterName is a row of the list of datacenters for readers of some projects. It has only the facts that
-// SECURITY.md grants to every reader.
+// SECURITY.md permits every reader to see.
 type datacenterName struct {
 	ID     writ.DatacenterID
 	Name   string
@@ -160,12 +160,12 @@ func (d datacenterName) Key() string { return string(d.ID) }
 // datacenterRow is a row of the list of datacenters.
 type datacenterRow struct {
 	api.Datacenter
-	Known bool // it reported its queues
+	Known bool // the datacenter reported its queues
 	Nodes int  // number of nodes with a queue
 	Depth snapshot.Depth
 }
 
-// Key is the datacenter's id; SupervisorKey is the field that it shadows.
+// Key returns the datacenter's id. SupervisorKey returns the field Key of the datacenter, which the method Key hides.
 
 func (d datacenterRow) Key() string           { return string(d.ID) }
 func (d datacenterRow) SupervisorKey() string { return d.Datacenter.Key }

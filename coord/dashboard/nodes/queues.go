@@ -17,7 +17,7 @@ import (
 // maxQueues limits the queues on a page. Queues with problems come first, then queues with the most calls.
 const maxQueues = 40
 
-// queuesPage is the page of all queues: the current and earlier depth of each, and the remedy if its node gets no
+// queuesPage is the page of all queues: the current and earlier depth of each, and the remedy if its node takes no
 // calls.
 func (d *Pages) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page.Page, error) {
 	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
@@ -51,15 +51,15 @@ func (queuesLeft) Key() string { return "total" }
 // queueRow is a row of the page of queues.
 type queueRow struct {
 	snapshot.Queue
-	Health string // of the node, "" if unknown
+	Health string // health of the node, "" if unknown
 	Slots  int
-	Page   string // of the node, or ""
+	Page   string // page of the node, or ""
 	Chart  snapshot.Chart
 	Help   string // advice if something is wrong, or ""
 	Lines  []string
 }
 
-// trouble reports whether waiting calls are not being taken.
+// trouble reports whether the row has advice, because the calls of the queue make no progress.
 func (r queueRow) trouble() bool { return r.Help != "" }
 
 func (d *Pages) queueRows(
@@ -111,7 +111,7 @@ func (r *queueRow) unplaced() {
 	}
 }
 
-// of describes the node of a queue, and sets the advice if it takes no calls.
+// of sets the facts about the node of a queue, and the advice if the node takes no calls.
 func (r *queueRow) of(n nodeRow, dc api.Datacenter, reader page.Reader) {
 	r.Health, r.Slots, r.Page = n.Health, n.Slots, n.Page()
 	word := n.Word()

@@ -12,7 +12,7 @@ import (
 	"writ/coord/dashboard/widget"
 )
 
-// afterParam is the parameter of a stream with the newest event that its page includes.
+// afterParam is the parameter of a stream's address with the newest event that the page includes.
 const afterParam = "after"
 
 // liveURL returns the address of the live updates of a page.
@@ -45,7 +45,7 @@ func Address(own *url.URL, changes ...string) string {
 // CursorParam is the parameter of an address that selects a later page of a list.
 const CursorParam = "cursor"
 
-// FirstOf returns the address of the first page of a list, "" on that page.
+// FirstOf returns the address of the first page of a list, or "" if `own` is the first page.
 func FirstOf(own *url.URL, parameter string) string {
 	if own.Query().Get(parameter) == "" {
 		return ""
@@ -85,7 +85,8 @@ func pathOf(parts ...string) string {
 	return path
 }
 
-// IsStream reports whether a request is for the live updates of a page. Its view sends no requests to datacenters.
+// IsStream reports whether a request is for the live updates of a page. For such a request, a view omits data that
+// needs separate requests to datacenters.
 func IsStream(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/live/") }
 
 // RunPage returns the address of the page of a run.

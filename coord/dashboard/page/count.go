@@ -12,7 +12,7 @@ type Count struct {
 	Name    string
 	N       int
 	Address string
-	Chosen  bool // the list that the page shows
+	Chosen  bool // the page shows this list
 	IsState bool // Name is a state, which has a colour and a symbol
 }
 

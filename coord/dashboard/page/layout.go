@@ -137,7 +137,8 @@ func (e problem) HTML(*Page) Node {
 	)
 }
 
-// onward links to a page that the reader may open: the login if a valid one is missing.
+// onward links to a page that the reader may open: to the login page after an error of the login, otherwise to the
+// runs.
 func (e problem) onward() Node {
 	if e.Code == writ.CodeLoginRequired || e.Code == writ.CodeLoginRefused {
 		return A(Href("/login"), Text("Log in"))

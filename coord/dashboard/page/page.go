@@ -1,6 +1,6 @@
-// Package page serves the pages of the dashboard and their live updates. A Page has a title, a body and parts; the
-// server sends a part again when its pieces change. The package has the layout of all pages, the reader of a request
-// and the addresses of pages. It reads no data of the cluster: views do that.
+// Package page serves the pages of the dashboard and their live updates. A Page has a title, a body and parts; while a
+// page is open, the server sends the pieces of parts that change. The package has the layout of all pages, the reader
+// of a request and the addresses of pages. It reads no data of the cluster; views read it.
 package page
 
 import (
@@ -25,13 +25,13 @@ type Page struct {
 // reader may not open.
 func (p *Page) Everything() bool { return p.reader.All }
 
-// Body is the content of a page between its header and its footer.
+// body is the content of a page between its header and its footer.
 type body interface{ HTML(p *Page) Node }
 
 // Part is a section of a page with live updates: the element with this id contains the pieces in order.
 type Part struct {
 	ID       string
-	OfLedger bool // it changes with the ledger only
+	OfLedger bool // the part changes with the ledger only
 	pieces   []piece
 }
 

@@ -36,8 +36,8 @@ func (r Reader) Reads(project writ.ProjectID) bool {
 	return r.All || slices.Contains(r.Projects, project)
 }
 
-// Selects returns the projects of a list: the requested one, or for "" all readable ones. An empty result means all
-// projects, so only a reader of all projects gets one.
+// Selects returns the projects that a request selects: the given project, or all readable projects for "". An empty
+// result means all projects; only a reader of all projects gets it.
 func (r Reader) Selects(project writ.ProjectID) ([]writ.ProjectID, error) {
 	switch {
 	case project != "" && r.Reads(project):

@@ -32,7 +32,7 @@ type Server struct {
 	Log *slog.Logger // required
 	// Stopping is closed when the coordinator stops, which ends the streams. It may be nil.
 	Stopping <-chan struct{}
-	// Reader describes the sender of an admitted request. Required.
+	// Reader returns the reader who sent an admitted request. Required.
 	Reader func(ctx context.Context) Reader
 	// Notice returns the banner at the top of every page, "" for none. It may be nil.
 	Notice func(ctx context.Context) string
@@ -43,7 +43,7 @@ type Server struct {
 	Events func(ctx context.Context) (oldest, newest int64, err error)
 	// News returns a channel that is closed when the ledger stores a row after the call. Required.
 	News func() <-chan struct{}
-	// MaxStreams limits the open streams. Required. Further pages show the state of their last reload.
+	// MaxStreams limits the open streams. Required. Pages beyond the limit have no live updates.
 	MaxStreams int
 
 	streams limit.Shares
@@ -99,8 +99,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 // show serves a whole page.
 func (s *Server) show(v view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// The newest event is read before the page is built. An event in between is then sent again by the stream,
-		// instead of being lost.
+		// The newest event is read before the page is built. The stream then sends an event in between again, and no event
+		// is lost.
 		_, newest, err := s.Events(r.Context())
 		var p *Page
 		if err == nil {
@@ -127,7 +127,7 @@ func (s *Server) show(v view) http.HandlerFunc {
 // fail serves a page with an error. The text of an internal error is only logged.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // the client is gone
+		return // the client has disconnected
 	}
 	e := api.AsError(err)
 	if after := api.RetryAfter(e.Code); after != "" {
@@ -148,7 +148,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p *Pa
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, markup.Render(p.HTML()).String()) // an error means that the client is gone
+	_, _ = io.WriteString(w, markup.Render(p.HTML()).String()) // an error means that the client has disconnected
 }
 
 // serveFile serves a file for browsers, which needs no login.

@@ -19,7 +19,7 @@ const (
 	// coordinator frozen or disconnected, and shows that within 10 s. A datacenter that does not answer delays a
 	// heartbeat by a few seconds only.
 	heartbeat = 2 * time.Second
-	// A reader that accepts no bytes for this long is disconnected. It receives the missed changes when it reconnects.
+	// A reader that accepts no bytes for writeWithin is disconnected. It receives the missed changes when it reconnects.
 	writeWithin = 10 * time.Second
 )
 
@@ -59,7 +59,7 @@ func (s *Server) stream(v view) http.HandlerFunc {
 			s.fail(w, r, err)
 			return
 		}
-		_ = open.control.SetReadDeadline(time.Time{}) // the deadline for the request body would end the stream
+		_ = open.control.SetReadDeadline(time.Time{}) // otherwise the deadline for the request body would end the stream
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("X-Accel-Buffering", "no") // otherwise a proxy buffers frames
@@ -119,10 +119,10 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 		}
 		s.after = id
 		news := s.server.News()
-		if !s.wait(ctx, nil) { // at most one frame per second …
+		if !s.wait(ctx, nil) { // limits the rate to one frame per second
 			return nil
 		}
-		if s.all && !s.wait(ctx, news) { // … and one at once when something happens after a quiet second
+		if s.all && !s.wait(ctx, news) { // the next frame is sent at once when the ledger changes
 			// Readers of some projects get frames at fixed intervals, so their timing does not reveal events of other
 			// projects.
 			return nil
@@ -159,14 +159,14 @@ func (s *stream) write(text string) error {
 
 // next renders the page again and returns the changes.
 func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
-	_, id, err = s.server.Events(ctx) // before the page is built: later events are then sent again, not lost
+	_, id, err = s.server.Events(ctx) // before the page is built, so that later events are sent again and not lost
 	if err != nil {
 		return f, 0, err
 	}
 	first := s.shown == nil
 	p, err := s.view(ctx, s.r, !first && id == s.after)
 	if err == nil && s.server.Still != nil {
-		err = s.server.Still(ctx) // after the read: changes after the end of a session must not be sent
+		err = s.server.Still(ctx) // after the view has read its data: changes after the end of a session must not be sent
 	}
 	if err != nil {
 		return f, 0, err
@@ -184,7 +184,7 @@ func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
 	return f, id, nil
 }
 
-// compare returns the changes of a part since it was shown. The first time, everything is a change.
+// compare returns the changes of a part since `shown`, and whether there are any. If first is set, there always are.
 func compare(now Part, shown []piece, first bool) (c changed, any bool) {
 	c = changed{ID: now.ID, Pieces: map[string]string{}}
 	before := make(map[string]markup.HTML, len(shown))

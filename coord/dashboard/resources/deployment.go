@@ -45,7 +45,7 @@ func (d *Pages) deployment(ctx context.Context, r *http.Request, _ bool) (*page.
 	if err != nil {
 		return nil, err
 	}
-	// Deployments have no record of their own: without resources and after the deletion of all runs, it is unknown.
+	// Deployments have no record of their own: a deployment without resources is unknown once all its runs are deleted.
 	if len(owned.Items)+len(revisions.Items) == 0 {
 		return nil, missing
 	}
@@ -79,7 +79,7 @@ func (d *Pages) deployment(ctx context.Context, r *http.Request, _ bool) (*page.
 // deploymentHead is the upper part of the page of a deployment.
 type deploymentHead struct {
 	deploymentRow
-	Remedy   remedy.Command // helps its newest run
+	Remedy   remedy.Command // command that helps the newest run
 	Troubles []trouble
 	Unlisted bool // there are more problems
 	Commands []page.Command

@@ -6,7 +6,7 @@ import (
 	. "writ/coord/dashboard/widget"
 )
 
-// deploymentPage is the page of a deployment. A stream does not change its loads.
+// deploymentPage is the page of a deployment. Live updates do not change the loads.
 type deploymentPage struct {
 	deploymentHead
 	Loads []load

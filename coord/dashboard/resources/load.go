@@ -19,14 +19,15 @@ const (
 	slotTime                = 5 * time.Minute
 )
 
-// load is the load of a resource in the last day, as of the load of the page.
+// load is the load of a resource in the last day, at the time when the page was loaded.
 type load struct {
 	Name string // kind and name
 	api.ListedResource
 	at time.Time
 }
 
-// loadsOf asks the datacenters for the loads of the first machines and containers. Those without a load have no entry.
+// loadsOf asks the datacenters for the loads of the first maxLoads machines and containers. Resources without a load
+// have no entry.
 func (d *Pages) loadsOf(ctx context.Context, all []writ.Resource) (loads []load, err error) {
 	var measured []writ.Resource
 	for _, r := range all {
@@ -47,12 +48,12 @@ func (d *Pages) loadsOf(ctx context.Context, all []writ.Resource) (loads []load,
 	return loads, err
 }
 
-// isMeasured reports whether resources of a kind have processes, and so a load and a log.
+// isMeasured reports whether resources of a kind have processes, and therefore a load and a log.
 func isMeasured(kind writ.ResourceKind) bool {
 	return kind == writ.KindContainer || kind == writ.KindMachine
 }
 
-// loadTable shows loads, with the name of each resource if asked.
+// loadTable shows loads, with the name of each resource if `named` is set.
 func loadTable(loads []load, named bool) Node {
 	if len(loads) == 0 {
 		return P(Class("sub"),
@@ -89,7 +90,7 @@ func (l load) row(named bool) Node {
 		Cell("n", "restarts", Number(l.Load.Restarts)))
 }
 
-// chart draws the samples of a day. highest is the text of the highest value.
+// chart draws the samples of a day. most is the highest value, and highest is its text.
 func (l load) chart(what, highest string, most int64, value func(api.LoadSample) int64) Node {
 	if len(l.Load.Samples) == 0 {
 		return None()

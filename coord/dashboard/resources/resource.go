@@ -67,7 +67,7 @@ func (d *Pages) resourceOf(ctx context.Context, r *http.Request) (writ.Resource,
 // resourceHead is the upper part of the page of a resource.
 type resourceHead struct {
 	resourceRow
-	Owner    string // page of its deployment, "" without one
+	Owner    string // page of the resource's deployment, or ""
 	Troubles []trouble
 	Commands []page.Command
 }
@@ -143,10 +143,10 @@ func place(project, datacenter string) string {
 
 // event is something that happened to a resource.
 type event struct {
-	Number int64 // of a repair, 0 for other events
+	Number int64 // number of the repair, 0 for other events
 	What   string
 	At     time.Time
-	Run    string // page of the run that did it, "" for none
+	Run    string // page of the run that caused the event, or ""
 }
 
 // Key identifies the event of the resource.

@@ -10,7 +10,7 @@ import (
 	. "writ/coord/dashboard/widget"
 )
 
-// resourcePage is the page of a resource. A stream does not change its loads.
+// resourcePage is the page of a resource. Live updates do not change the loads.
 type resourcePage struct {
 	resourceHead
 	Loads []load

@@ -203,7 +203,7 @@ type deploymentRow struct {
 	DatacenterName string
 	Newest         *ledger.Run // nil if the ledger has pruned all runs
 	Revision       int         // last revision that the datacenter accepted, 0 if unknown
-	Why            string      // why that run is on hold or waits, "" if it has ended
+	Why            string      // why the newest run is on hold or waits, "" if it has ended
 	Page           string
 	List           string // address of the list of its resources
 	Runs           string // address of the list of its runs
@@ -234,7 +234,7 @@ func (d *Pages) deploymentRowOf(
 	return row, err
 }
 
-// sayWhy sets the reason why the newest run of each deployment has not ended, with one request for all of them.
+// sayWhy sets the reason why the newest run of each deployment has not ended. It sends one request for all rows.
 func (d *Pages) sayWhy(ctx context.Context, rows []deploymentRow) error {
 	var open []ledger.Run
 	for _, r := range rows {

@@ -73,7 +73,7 @@ func (r resourceRow) identity() Node {
 	}
 }
 
-// shown returns the shown state: a resource on an unheard node may have stopped.
+// shown returns the state of the resource, or unknown if its node is unheard: the resource may have stopped.
 func (r resourceRow) shown() string {
 	if r.Unheard != nil {
 		return snapshot.StateUnknown

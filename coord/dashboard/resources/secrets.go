@@ -23,7 +23,7 @@ const (
 )
 
 // secrets is the page of the secrets of projects: their names and versions, never their values. Each load of the page
-// requests them from the datacenters, because the coordinator stores none.
+// requests them from the datacenters, because the coordinator stores no secrets.
 func (d *Pages) secrets(ctx context.Context, r *http.Request, _ bool) (*page.Page, error) {
 	q := r.URL.Query()
 	reader := d.Reader(ctx)

@@ -56,7 +56,7 @@ func (d *Pages) usage(ctx context.Context, r *http.Request, _ bool) (*page.Page,
 	return &page.Page{Title: "Usage", Nav: "usage", Body: data}, nil
 }
 
-// readUsage loads the projects of a page, or the resources of its project.
+// readUsage loads the usage of all projects, or of the resources of the chosen project.
 func (d *Pages) readUsage(
 	ctx context.Context, own *url.URL, data *usagePage, filter ledger.UsageFilter, now *snapshot.Snapshot,
 ) error {
@@ -104,8 +104,8 @@ type usagePage struct {
 	snapshot.Selection
 	Month     string
 	Months    []string
-	Sums      []usageOfProject // by project, if none is chosen
-	Sum       *usageOfProject  // of the chosen project, nil if it has no usage
+	Sums      []usageOfProject // by project, if no project is chosen
+	Sum       *usageOfProject  // sum of the chosen project, nil if it has no usage
 	Resources []usageOfResource
 	Command   string
 	Pager     page.Pager

@@ -29,7 +29,7 @@ func (u usagePage) month(month string) Node {
 	return OptionOf(month, text, month == u.Month)
 }
 
-// table lists the usage of projects, or of the resources of one.
+// table lists the usage of all projects, or of the resources of the chosen project.
 func (u usagePage) table() Node {
 	switch {
 	case len(u.Sums) > 0:

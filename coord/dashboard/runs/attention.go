@@ -19,16 +19,16 @@ type attention []concern
 type concern struct {
 	N         int
 	One, Many string
-	Address   string // of a page that lists them, may be ""
+	Address   string // address of a page that lists the items, may be ""
 	Detail    string // may be ""
 }
 
 // Key is constant, because its part of the page has no other element.
 func (attention) Key() string { return "attention" }
 
-// attentionOf returns the concerns that a reader may see. troubled is the number of its resources with a problem. ends
-// lists the expiring items, and ledgerDown reports whether the ledger is unusable. Both are shown to readers of all
-// projects only.
+// attentionOf returns the concerns that a reader may see. troubled is the number of readable resources with a problem.
+// ends lists the expiring items, and ledgerDown reports whether the ledger is unusable. Both are shown to readers of
+// all projects only.
 func attentionOf(
 	now *snapshot.Snapshot, reader page.Reader, troubled int, ends []expiring.Item, ledgerDown bool,
 ) (all attention) {
@@ -102,8 +102,8 @@ func heldFor(reader page.Reader, of []api.DatacenterHolds) (n int) {
 	return n
 }
 
-// expiredFor is the time in which an expired item still needs attention. Older ones, such as a role that ended long
-// ago, are not shown.
+// expiredFor is the time in which an expired item still needs attention. Items that expired earlier, such as a role
+// that ended long ago, are not shown.
 const expiredFor = 30 * 24 * time.Hour
 
 // concernOfEnds counts the items to renew now, and names the first three with their commands.

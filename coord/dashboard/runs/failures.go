@@ -122,7 +122,7 @@ func (r failureRow) Key() string { return string(r.Code) + " " + r.Operation }
 // Explain returns the meaning of the code.
 func (r failureRow) Explain() string { return r.Code.Info().Explain() }
 
-// Command returns the command that explains the code, "" if the code is not one of writ's.
+// Command returns the command that explains the code, or "" if writ does not define the code.
 func (r failureRow) Command() string {
 	if !slices.ContainsFunc(writ.Codes, func(c writ.CodeInfo) bool { return c.Code == r.Code }) {
 		return ""

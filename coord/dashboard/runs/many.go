@@ -17,9 +17,9 @@ var shellFile = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_./@+-]{0,127}$`)
 // shellSpan matches time spans that commands accept.
 var shellSpan = regexp.MustCompile(`^[0-9]{1,5}[hms]$`)
 
-// manyCommands returns the commands that cancel or resume all runs of a list, each with one signed statement. There are
-// none if the reader lacks the right, if the list has several projects, or if a filter is not supported by the command
-// or is unsafe in a shell.
+// manyCommands returns the commands that cancel or resume all runs of a list, each with one signed statement. It
+// returns no commands if the reader lacks the right, or if the list has several projects. It also returns none if the
+// commands do not support a filter, or if a value is unsafe in a shell.
 func manyCommands(q url.Values, filter ledger.RunFilter, now *snapshot.Snapshot, reader page.Reader) []page.Command {
 	project := writ.ProjectID(q.Get("project"))
 	word := now.ProjectWord(project)

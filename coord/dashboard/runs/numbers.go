@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	recountEvery = 5 * time.Second // for live pages, because a count may read many runs
+	recountEvery = 5 * time.Second // minimum interval of counts for live updates, because a count may read many runs
 	countsKept   = 64
 )
 

@@ -54,7 +54,7 @@ func (d *ListPages) expiring(ctx context.Context) []expiring.Item {
 	return d.Ends(ctx)
 }
 
-// overview is the first page: the state of everything, and the newest runs.
+// overview is the first page: the state of the cluster, and the newest runs.
 func (d *ListPages) overview(ctx context.Context, r *http.Request, quiet bool) (*page.Page, error) {
 	q := r.URL.Query()
 	elsewhere, err := d.search(ctx, r.URL)
@@ -127,9 +127,9 @@ func (d *ListPages) troubled(ctx context.Context) (n int, err error) {
 // idPrefix matches a prefix of a run id, as in commands.
 var idPrefix = regexp.MustCompile(`^[a-z2-7]{4,26}$`)
 
-// search returns the address of the result for a text in the signer field, or "" if the text is the signer of runs. The
-// field also accepts the name of a script, the id of a run or a prefix of it, and any text in runs. A signer whose name
-// looks like a prefix has priority.
+// search returns the address of the result for a text in the signer field, or "" if the text is empty or the signer of
+// runs. The field also accepts the name of a script, the id of a run or a prefix of it, and any text in runs. A signer
+// whose name looks like a prefix has priority.
 func (d *ListPages) search(ctx context.Context, own *url.URL) (elsewhere string, err error) {
 	text := strings.TrimSpace(own.Query().Get("signer"))
 	switch id := writ.RunID(text); {
@@ -185,7 +185,7 @@ func states() string {
 // overview is the body of the first page, without its parts.
 type overview struct {
 	snapshot.Selection
-	Commands []page.Command // for all runs of the list
+	Commands []page.Command // commands for all runs of the list
 	Filter   ledger.RunFilter
 	State    string
 	All      string         // the address without filters
@@ -210,7 +210,7 @@ func queues(now *snapshot.Snapshot) (lines []snapshot.Queue) {
 			depths = append(depths, snapshot.Queue{QueueDepth: q}.Open())
 		}
 	}
-	least, ties := 0, 0 // minimum depth of a shown node, and how many nodes with exactly this depth fit
+	least, ties := 0, 0 // minimum depth of a shown node, and the number of nodes with exactly this depth that fit
 	if slices.SortFunc(depths, func(a, b int) int { return b - a }); nodes > quietNodes {
 		least = max(depths[quietNodes-1], 1)
 		ties = quietNodes - slices.IndexFunc(depths, func(n int) bool { return n <= least })

@@ -54,7 +54,7 @@ func (p progress) HTML() Node {
 // unheardCalls counts the running calls of a run on unheard nodes.
 type unheardCalls struct {
 	n     int
-	first *snapshot.Unheard // the first of their nodes
+	first *snapshot.Unheard // node of the first such call
 }
 
 // progress counts these calls as open instead of running.
@@ -66,7 +66,7 @@ func (u unheardCalls) progress(p progress) progress {
 }
 
 // unheardByRun counts the running calls on unheard nodes, by run. It reads at most markedCalls open calls of each
-// running run, and none in a datacenter without unheard nodes.
+// running run, and skips datacenters without unheard nodes.
 func unheardByRun(
 	ctx context.Context, d *snapshot.Source, now *snapshot.Snapshot, runs ...ledger.Run,
 ) (map[writ.RunID]unheardCalls, error) {

@@ -114,12 +114,12 @@ func (d *RunPages) addCalls(
 	return nil
 }
 
-// runHead is the upper part of the page of a run.
+// runHead is the upper part of the page of one run.
 type runHead struct {
 	ledger.Run
 	DatacenterName string
 	Calls          progress
-	Why            string            // why it waits
+	Why            string            // why the run waits
 	Helps          remedy.Command    // command that ends the wait, or the zero Command
 	Unheard        *snapshot.Unheard // an unheard node with a running call, or nil; the state of the call is unknown
 	At             string            // id of the source line of the failure, "" if the page does not show it
@@ -185,11 +185,11 @@ func scaleOf(run ledger.Run, calls []writ.Call, now time.Time) scale {
 type callRow struct {
 	writ.Call
 	scale
-	Fatal   bool              // it ended the run
-	Unheard *snapshot.Unheard // its node if the node is unheard, otherwise nil
+	Fatal   bool              // the failure of this call ended the run
+	Unheard *snapshot.Unheard // the node of the call if it is unheard, otherwise nil
 }
 
-// Shown returns the shown state: a call on an unheard node may have stopped.
+// Shown returns the state of the call, or unknown if its node is unheard: the call may have stopped.
 func (c callRow) Shown() writ.CallState {
 	if c.Unheard != nil {
 		return snapshot.StateUnknown
@@ -247,9 +247,9 @@ type stretch struct {
 	from time.Time
 }
 
-// bars draws consecutive phases until the time `ended`, or until now if `ended` is zero. By the clock of a node, a
-// phase may start before the previous phase ends: its bar then starts at that end. The first bar starts at `last` or
-// later.
+// bars draws consecutive phases until the time `ended`, or until now if `ended` is zero. Because the clocks of nodes
+// differ, a phase may start before the previous phase ends. Its bar then starts at that end. The first bar starts at
+// `last` or later.
 func (s scale) bars(last int64, ended time.Time, of ...stretch) (bars []bar) {
 	const endless = 1 << 40 // beyond every axis; the picture clips it
 	for i, m := range of {

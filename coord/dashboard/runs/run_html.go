@@ -69,7 +69,7 @@ func (h runHead) failure() Node {
 				place = A(Href("#"+h.At), place)
 			}
 			by := "called at "
-			if f.Seq > 0 { // the first place needed the call; the others are its callers
+			if f.Seq > 0 { // the first place needed the call, and the other places are callers
 				by = "needed at "
 			}
 			return P(Class("where"), Text("at "), place, Each(f.Trace, func(caller string) Node {

@@ -41,8 +41,8 @@ type texts struct {
 	kept map[writ.Digest]*signedText
 }
 
-// signedText is the signed text of a run with the signing certificate. The certificate is nil if it is unknown or if a
-// plain key signed the text.
+// signedText is the signed text of a run and the certificate that signed it. The certificate is nil if it is unknown or
+// if a plain key signed the text.
 type signedText struct {
 	*identity.Payload
 	certificate *identity.Certificate
@@ -136,7 +136,7 @@ func cutLast(text string) (before, after string, ok bool) {
 func marksOf(run ledger.Run, open []writ.Call) map[fileLine][]mark {
 	marks := map[fileLine][]mark{}
 	put := func(position string, m mark) {
-		if m.Call > maxCalls { // it is on another page
+		if m.Call > maxCalls { // the call is on another page
 			m.Call = 0
 		}
 		if p, ok := parsePosition(position); ok {
@@ -262,7 +262,7 @@ func shownLines(name string, n, number int, marks map[fileLine][]mark, long bool
 	return show
 }
 
-// signedFacts holds the signed text of a run, apart from the script.
+// signedFacts holds the facts of a signed text that the page shows beside the script.
 type signedFacts struct {
 	Known   bool // the ledger has the text
 	Params  []widget.Named

@@ -111,7 +111,8 @@ type stuckRow struct {
 
 func (r stuckRow) Key() string { return string(r.ID) }
 
-// Cancels reports whether the reader may cancel the run. A run that its datacenter does not have yet expires instead.
+// Cancels reports whether the page offers to cancel the run. A run that its datacenter does not have yet cannot be
+// cancelled; it expires.
 func (r stuckRow) Cancels() bool { return r.Controls && r.ID.Valid() && r.State != ledger.StateWaiting }
 
 // Waits reports whether the run waits for its datacenter.

@@ -16,8 +16,8 @@ import (
 // Limits of the page of a timeline.
 const (
 	maxTimelineCalls = 50
-	maxAttempts      = 100  // of all calls on a page; each has a row in the table
-	attemptsOfCall   = 12   // shown attempts of one call: the newest ones
+	maxAttempts      = 100  // attempts of all calls on a page; each has a row in the table
+	attemptsOfCall   = 12   // shown attempts of one call, the newest
 	attemptEvents    = 5000 // events that are read for earlier attempts
 	eventsAtOnce     = 500
 )
@@ -89,12 +89,12 @@ type attempt struct {
 	Number                        int
 	Node                          string
 	Waits, Queued, Started, Ended time.Time
-	State                         writ.CallState // its current or final state
-	Code                          writ.Code      // error code of its failure
+	State                         writ.CallState // current or final state of the attempt
+	Code                          writ.Code      // error code of the failure
 }
 
-// pastAttempts reads all attempts before the last one, by the number of their call. whole is false if events are
-// missing.
+// pastAttempts returns all attempts of each call before the last attempt, by the number of the call. whole is false if
+// events of some attempts are missing.
 func (d *RunPages) pastAttempts(
 	ctx context.Context, run writ.RunID, calls []writ.Call,
 ) (past map[int][]attempt, whole bool, err error) {
@@ -137,7 +137,8 @@ type attempts struct {
 	past map[int][]attempt
 }
 
-// add applies the state of a call at a time. The event that starts an attempt also has the outcome of the previous one.
+// add applies the state of a call at a time. The event that starts an attempt also contains the outcome of the previous
+// attempt.
 func (a attempts) add(c writ.Call, at time.Time) {
 	last, known := a.last[c.Seq]
 	if known && c.Attempt > last.Attempt {
@@ -159,7 +160,8 @@ func (a attempts) add(c writ.Call, at time.Time) {
 	a.last[c.Seq] = c
 }
 
-// waitsSince returns when the newest attempt of a call began to wait: at the end of the previous one.
+// waitsSince returns when the newest attempt of a call began to wait: at the end of the previous attempt, or when the
+// call was planned.
 func waitsSince(c writ.Call, past []attempt) time.Time {
 	if n := len(past); n > 0 {
 		return past[n-1].Ended
@@ -167,7 +169,8 @@ func waitsSince(c writ.Call, past []attempt) time.Time {
 	return c.Planned
 }
 
-// attemptsOf returns the newest attempts of a call. The last one is from the call itself.
+// attemptsOf returns the newest attempts of a call: the past attempts, and the last attempt, which the call itself
+// describes.
 func attemptsOf(c writ.Call, past []attempt) []attempt {
 	newest := attempt{
 		Number: c.Attempt, Node: c.NodeName, Waits: waitsSince(c, past), Queued: c.Queued, Started: c.Started,

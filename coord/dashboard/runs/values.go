@@ -17,7 +17,7 @@ import (
 const (
 	maxValues  = 40
 	maxLines   = 400
-	linesBytes = 80 << 10 // of the page, which has at most 100 KB
+	linesBytes = 80 << 10 // limit of the lines on a page, which has at most 100 KB
 	lineMarkup = 200      // bytes of HTML around the text of a line
 	afterCall  = "after-call"
 	afterLine  = "after-line"
@@ -104,10 +104,10 @@ type logPage struct {
 	First, Next string
 }
 
-// output is the output of a run from the coordinator's copy, which its datacenter has signed.
+// output is the output of a run from the summary in the ledger, which the datacenter has signed.
 type output struct {
 	Values []widget.Named
-	Wrong  string // why it cannot be shown
+	Wrong  string // why the output cannot be shown
 	Ended  bool
 	Link   string // address of the page with values from the datacenter
 }
@@ -118,7 +118,7 @@ func (output) Key() string { return "output" }
 func (d *RunPages) outputOf(ctx context.Context, run ledger.Run) output {
 	o := output{Ended: !run.Ended.IsZero(), Link: "/runs/" + string(run.ID) + "/values"}
 	if run.Accepted.IsZero() {
-		o.Link = "" // its datacenter does not have the run
+		o.Link = "" // the datacenter does not have the run
 	}
 	values, err := d.LiveView.Output(ctx, run)
 	if err != nil {

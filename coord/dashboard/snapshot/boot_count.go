@@ -6,8 +6,8 @@ import (
 	. "writ/coord/dashboard/widget"
 )
 
-// maxBoots limits the booting machines of a datacenter on a page. The datacenter selects the newest ones, in turns by
-// network address, so that one address cannot fill the page.
+// maxBoots limits the booting machines of a datacenter on a page. The datacenter selects the newest machines of each
+// network address in turn, so that one address cannot fill the page.
 const maxBoots = 200
 
 // BootCount counts the booting machines for the first page.
@@ -16,7 +16,7 @@ type BootCount struct{ Starting, Failed int }
 // Key is constant, because its part of the page has no other element.
 func (BootCount) Key() string { return "boot" }
 
-// BootCounts counts the booting machines. Without a boot server the list is empty.
+// BootCounts counts the booting machines. It returns an empty list if there is no boot server.
 func BootCounts(now *Snapshot) []BootCount {
 	var c BootCount
 	servers := 0

@@ -10,7 +10,7 @@ import (
 	. "writ/coord/dashboard/widget"
 )
 
-// Depth counts the open calls of all queues.
+// Depth is the number of open calls in several queues, by state.
 type Depth struct {
 	Running, Queued, Planned int
 	Unheard                  int // calls that ran on nodes that are now unheard
@@ -33,7 +33,7 @@ func DepthOf(now *Snapshot) (sum Depth) {
 	return sum
 }
 
-// Add adds the calls of a queue. Running calls on an unheard node are added to Unheard.
+// Add adds the calls of a queue. It adds the running calls on an unheard node to Unheard.
 func (d *Depth) Add(now *Snapshot, datacenter writ.DatacenterID, q writ.QueueDepth) {
 	d.Queued += q.Queued
 	d.Planned += q.Planned
@@ -48,7 +48,7 @@ func (d *Depth) Add(now *Snapshot, datacenter writ.DatacenterID, q writ.QueueDep
 type Queue struct {
 	writ.QueueDepth
 	Datacenter writ.DatacenterID
-	Name       string   // of the datacenter
+	Name       string   // name of the datacenter
 	Unheard    *Unheard // the node if it is unheard, otherwise nil
 	Error      *writ.Error
 	Idle       int // omitted idle nodes

@@ -12,18 +12,18 @@ import (
 
 const (
 	sampleEvery = 5 * time.Second
-	slotSeconds = 15 // the history of a queue has one sample per slot, the one with the most calls
+	slotSeconds = 15 // length of a slot; the history of a queue has one sample per slot, the sample with the most calls
 	slotsKept   = 60 // 15 minutes
 )
 
 // history holds the depths of the queues, sampled even without open pages.
 type history struct {
 	mu     sync.Mutex
-	sums   []sample // of all queues, oldest first
+	sums   []sample // sums of all queues, oldest first
 	queues map[NodeKey]*track
 }
 
-// NodeKey identifies a node of all datacenters.
+// NodeKey identifies a node among the nodes of all datacenters.
 type NodeKey struct {
 	Datacenter writ.DatacenterID
 	Node       writ.NodeID

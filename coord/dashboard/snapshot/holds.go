@@ -22,7 +22,7 @@ type held struct {
 	DatacenterName string
 	Datacenter     writ.DatacenterID
 	scope          identity.Scope
-	Command        string // releases it; "" if the reader may not, or if it is released
+	Command        string // command that releases the hold; "" if the reader may not release it or it is released already
 }
 
 // Key identifies the hold.
@@ -30,7 +30,7 @@ func (h held) Key() string {
 	return string(h.Datacenter) + "/" + string(h.Project) + "/" + h.Deployment + "/" + h.Operation
 }
 
-// What returns the name of the held work.
+// What describes the scope of the hold, as text.
 func (h held) What() string { return hidden.Escape(h.scope.Text(h.ProjectName)) }
 
 func (h held) last() (d writ.Decision) {

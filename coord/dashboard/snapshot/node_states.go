@@ -16,8 +16,8 @@ import (
 
 const (
 	nodesEvery = 5 * time.Second // interval between two lists of all nodes
-	// After a change of the unheard nodes, calls and resources on them change their shown state without an event. For
-	// steadyAfter, live pages therefore render the parts of the ledger each time.
+	// When the set of unheard nodes changes, calls and resources on these nodes change their shown state without an
+	// event. For steadyAfter after that, live pages therefore also render the parts that depend on the ledger only.
 	steadyAfter = 2 * nodesEvery
 )
 
@@ -62,16 +62,16 @@ func (m *Snapshot) UnheardCall(c writ.Call, datacenter writ.DatacenterID, reader
 	return u.ShownTo(reader)
 }
 
-// nodeStates summarizes all nodes at a moment. It is immutable.
+// nodeStates summarizes all nodes at one time. It is immutable.
 type nodeStates struct {
 	at      time.Time // when the nodes were listed
 	changed time.Time // last change of the unheard nodes
 	unheard map[NodeKey]Unheard
-	// unheardIn has the datacenters of the unheard nodes.
+	// unheardIn is the set of datacenters with unheard nodes.
 	unheardIn map[writ.DatacenterID]bool
 
 	Lost, Silent, Faulty, Full int
-	AlmostFull                 int // nodes with free space to reserve, and a disk with hardly any free bytes
+	AlmostFull                 int // nodes that are not full but have a disk with hardly any free bytes
 }
 
 // add counts a node of a connected datacenter.
@@ -102,8 +102,8 @@ func (s *nodeStates) add(n writ.Node) {
 // IsFull reports whether a resource of a node is fully reserved: placement then refuses more.
 func IsFull(used, all int64) bool { return all > 0 && used >= all }
 
-// lookAtNodes lists all nodes, or returns the states of the last snapshot if they are recent. If the list fails, it
-// returns the last states too, so that pages remain available.
+// lookAtNodes lists all nodes and returns their states. It returns the states of the last snapshot if they are recent,
+// or if the list fails, so that pages remain available.
 func (s *Source) lookAtNodes(ctx context.Context, m *Snapshot, last *Snapshot) nodeStates {
 	before := nodeStates{}
 	if last != nil {
@@ -133,7 +133,7 @@ func (s *Source) lookAtNodes(ctx context.Context, m *Snapshot, last *Snapshot) n
 // than steadyAfter ago.
 func (m *Snapshot) IsSteady() bool { return m.At.Sub(m.Nodes.changed) > steadyAfter }
 
-// UnheardNode returns the node if it is unheard, and false otherwise.
+// UnheardNode returns the node, or its disconnected datacenter, if the node is unheard. Otherwise it returns false.
 func (m *Snapshot) UnheardNode(datacenter writ.DatacenterID, node writ.NodeID) (Unheard, bool) {
 	if node == "" {
 		return Unheard{}, false

@@ -33,8 +33,8 @@ func (m *Snapshot) Remedy(reader page.Reader, run ledger.Run, why writ.Reason) r
 	return command
 }
 
-// SentenceBeside returns the sentence of a reason, for a place that shows command beside it. The sentence contains a
-// command only if command is zero.
+// SentenceBeside returns the sentence of a reason that is shown beside command. The sentence contains a command only if
+// command is zero.
 func SentenceBeside(why writ.Reason, command remedy.Command) string {
 	if command.IsZero() {
 		return why.String()
@@ -42,8 +42,8 @@ func SentenceBeside(why writ.Reason, command remedy.Command) string {
 	return why.Brief()
 }
 
-// mayRelease reports whether a page offers the command that releases a hold to a reader. The person who made a hold is
-// unknown while the datacenter does not list the hold; then only operators may release it.
+// mayRelease reports whether a page offers the command that releases a hold to a reader. If no datacenter lists the
+// hold, its origin is unknown, and the command is offered to operators only.
 func (m *Snapshot) mayRelease(reader page.Reader, command string) bool {
 	for _, dc := range m.Holds {
 		for _, h := range dc.Holds {

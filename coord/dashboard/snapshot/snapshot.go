@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	stale             = 900 * time.Millisecond // less than the interval of frames: each frame has a new snapshot
-	datacenterTimeout = 2 * time.Second        // the longest delay of a page by a datacenter that does not answer
+	stale             = 900 * time.Millisecond // less than the interval of frames, so that each frame has a new snapshot
+	datacenterTimeout = 2 * time.Second        // limit of the delay of a page by a datacenter that does not answer
 	sumsKept          = 300                    // samples of all queues, more than the five minutes of a chart
 	stuckEvery        = 5 * time.Second        // interval between counts of stuck runs, which read every open run
 )
@@ -27,7 +27,8 @@ const (
 // --stuck`.
 const StuckAfter = 5 * time.Minute
 
-// cache shares the current state between all pages. It is read at most once a second, however many pages are open.
+// cache shares the current state between all pages. The state is read at most once a second, however many pages are
+// open.
 type cache struct {
 	group singleflight.Group
 
@@ -44,9 +45,9 @@ type Snapshot struct {
 	Holds       []api.DatacenterHolds
 	Boots       []api.DatacenterBoots
 	projects    []identity.Project
-	Counts      ledger.RunCounts // without runs that only read logs, like Stuck
+	Counts      ledger.RunCounts // Counts and Stuck omit runs that only read logs
 	Stuck       ledger.RunCounts // runs without events for StuckAfter
-	stuckAt     time.Time        // time of the count
+	stuckAt     time.Time        // time of the count in Stuck
 	Nodes       nodeStates
 }
 
@@ -104,7 +105,7 @@ func (s *Source) read(ctx context.Context) (*Snapshot, error) {
 	if err = s.countStuck(ctx, m); err != nil {
 		return nil, err
 	}
-	var asking errgroup.Group // concurrently, so that an unresponsive datacenter delays them only once
+	var asking errgroup.Group // concurrent, so that an unresponsive datacenter delays the snapshot only once
 	asking.Go(func() (err error) { m.Queues, err = s.LiveView.Queues(ctx); return err })
 	asking.Go(func() (err error) { m.Holds, err = s.LiveView.Holds(ctx, ""); return err })
 	asking.Go(func() (err error) { m.Boots, err = s.LiveView.Boots(ctx, "", maxBoots); return err })

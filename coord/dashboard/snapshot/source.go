@@ -47,21 +47,22 @@ type Ledger interface {
 type LiveView interface {
 	// Datacenters lists the datacenters of the roster with their health.
 	Datacenters(ctx context.Context) ([]api.Datacenter, error)
-	// Queues asks every datacenter for the depth of its queues. The entry of an unreachable one has an error.
+	// Queues asks every datacenter for the depth of its queues. The entry of an unreachable datacenter has an error.
 	Queues(ctx context.Context) ([]api.DatacenterQueues, error)
-	// Holds asks all datacenters, or only one, for their holds. The entry of an unreachable one has an error.
+	// Holds asks all datacenters, or the datacenter `only`, for their holds. The entry of an unreachable datacenter has
+	// an error.
 	Holds(ctx context.Context, only writ.DatacenterID) ([]api.DatacenterHolds, error)
-	// Boots asks all datacenters, or only one, for their booting machines: their number, and at most the `most` newest
-	// of each. The entry of an unreachable one has an error.
+	// Boots asks all datacenters, or the datacenter `only`, for their booting machines: the number, and at most the
+	// `most` newest machines of each datacenter. The entry of an unreachable datacenter has an error.
 	Boots(ctx context.Context, only writ.DatacenterID, most int) ([]api.DatacenterBoots, error)
-	// Why returns the reason why each run waits, like the API.
+	// Why returns the reason why each run waits, as the API does.
 	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error)
 	// Certificate returns the certificate that signed a submission, nil if it was signed by a plain key.
 	Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error)
 	// Output returns the output of a run from the summary that its datacenter signed, or nil without a summary.
 	Output(ctx context.Context, run ledger.Run) (map[string]any, error)
-	// Secrets asks all datacenters, or only one, for the secrets of some projects. An empty list means all projects. The
-	// entry of an unreachable datacenter has an error.
+	// Secrets asks all datacenters, or the datacenter `only`, for the secrets of some projects. An empty list means all
+	// projects. The entry of an unreachable datacenter has an error.
 	Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error)
 	// Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
 	// above `after`.
@@ -109,7 +110,8 @@ func (s *Source) projectsOf(ctx context.Context, now *Snapshot) (readable []iden
 	return readable
 }
 
-// Selection is the project and the datacenter that an address selects, "" for all, and those that the reader may select.
+// Selection holds the project and the datacenter that an address selects, "" for all. Projects and Datacenters are the
+// choices that the reader has.
 type Selection struct {
 	Project     writ.ProjectID
 	Datacenter  writ.DatacenterID

@@ -17,7 +17,7 @@ import (
 //go:embed *.js *.css *.svg vendor
 var embedded embed.FS
 
-// file is a file with the version that follows from its content.
+// file is a file with a version that is derived from its content.
 type file struct {
 	body    []byte
 	version string

@@ -2,7 +2,7 @@ package widget
 
 import . "writ/coord/dashboard/markup"
 
-// Picture is a drawing whose coordinates are scaled to the width of its place.
+// Picture is a drawing that is scaled to the width of its container.
 func Picture(class, box string, children ...Node) Node {
 	return SVG(class, box, Stretched(), Group(children))
 }

@@ -20,12 +20,12 @@ func Digits[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 10
 // Opens marks the link that a script focuses when the reader selects its row with the keyboard.
 func Opens() Node { return Mark("open") }
 
-// Sub renders small text after another element; Subs does the same with nodes. An empty text renders an empty node.
+// Sub renders secondary text after a space, or an empty node for "".
 func Sub(s string) Node {
 	return With(s, func(s string) Node { return Subs(Text(s)) })
 }
 
-// Subs returns secondary text after a space.
+// Subs renders nodes as secondary text after a space.
 func Subs(children ...Node) Node {
 	return Group{Text(" "), Span(Class("sub"), Group(children))}
 }
@@ -187,7 +187,8 @@ func Crumb(address, text string) Node {
 	return P(Class("crumb"), A(Href(address), Mark("up"), Text("← "+text)))
 }
 
-// TookOr renders the duration of something, or its start if it is running.
+// TookOr renders the duration took. If took is 0, it renders since for running work, and otherwise the placeholder of
+// an empty value.
 func TookOr(took time.Duration, running bool, since time.Time) Node {
 	switch {
 	case took != 0:

@@ -8,12 +8,12 @@ import (
 	"writ/internal/hidden"
 )
 
-// Duration formats a duration so that durations are easy to compare. static/dashboard.js does the same for running
-// ones.
+// Duration formats a duration so that durations are easy to compare. static/dashboard.js formats the durations of
+// running work in the same way.
 func Duration(d time.Duration) string {
 	switch {
 	case d < 0:
-		return "0 ms" // times of two clocks
+		return "0 ms" // two times from different clocks
 	case d < time.Second:
 		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
 	case d < 10*time.Second:
@@ -61,7 +61,7 @@ func Gibi(mib int64) string {
 	return fmt.Sprintf("%d MiB", mib)
 }
 
-// Percent returns the used percentage of a whole, from 0 to 100.
+// Percent returns the used percentage of a whole, rounded up, from 0 to 100.
 func Percent(used, whole int64) int64 {
 	if whole <= 0 || used <= 0 {
 		return 0
@@ -72,7 +72,8 @@ func Percent(used, whole int64) int64 {
 // MaxValue limits the characters of a shown value.
 const MaxValue = 1000
 
-// Cut shortens a text to at most max characters and states the number of omitted ones. It escapes invisible characters.
+// Cut shortens a text to its first max characters and appends the number of omitted characters. It escapes invisible
+// characters.
 func Cut(text string, max int) string {
 	text = hidden.Escape(text)
 	if len(text) <= max {
