@@ -9,7 +9,7 @@ import (
 // Browsers logs browsers in and out by a cookie.
 type Browsers struct {
 	Logins *Logins
-	Secure bool // the public address of the coordinator has TLS
+	Secure bool // the public URL of the coordinator uses TLS
 }
 
 // tokenOf returns the token of a request, from its header or else from the cookie.
@@ -23,7 +23,8 @@ func (b *Browsers) tokenOf(r *http.Request) string {
 	return ""
 }
 
-// Login exchanges the code in the form of a request for a cookie, which expires with the session.
+// Login returns a cookie with a token, in exchange for the one-time code in the form of a request. The cookie expires
+// with the session.
 func (b *Browsers) Login(r *http.Request) (*http.Cookie, error) {
 	t, err := b.Logins.exchange(r.PostFormValue("code"))
 	if err != nil {

@@ -30,8 +30,8 @@ func newChallenges() *challenges {
 	return c
 }
 
-// nonce returns a challenge that needs no server state: the time, random bits, and a MAC of both and of the address
-// that the client named.
+// nonce returns a challenge that needs no server state: the time, random bits, and a MAC of both and of the address in
+// the client's request.
 func (c *challenges) nonce(address string, now time.Time) []byte {
 	n := make([]byte, 16, identity.NonceSize)
 	binary.BigEndian.PutUint64(n, uint64(now.UnixMilli()))

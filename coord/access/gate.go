@@ -1,6 +1,6 @@
 // Package access decides the rights to read from a coordinator. It holds the scope of each route, the logins of people,
-// and the projects that the newest roster allows each person to read. A route without a scope is closed. Access decides no
-// right to change: changes are signed texts, which datacenters verify.
+// and the projects that the newest roster allows each person to read. A route without a scope is closed. The package
+// does not decide about rights to change: changes are signed texts, which datacenters verify.
 package access
 
 import (
@@ -86,8 +86,8 @@ func (g *Gate) viewerOf(r *http.Request) (*Viewer, error) {
 	return g.viewerIn(r.Context(), s, token)
 }
 
-// viewerIn returns the current rights of a session. A nil session, because the session or its token has ended, is
-// LOGIN_REQUIRED.
+// viewerIn returns the current rights of a session. It returns LOGIN_REQUIRED for a nil session: the session or its
+// token has ended.
 func (g *Gate) viewerIn(ctx context.Context, s *session, token tokenSum) (*Viewer, error) {
 	if s == nil {
 		return nil, LoginRequired("reading needs a login here")
@@ -103,9 +103,9 @@ func (g *Gate) viewerIn(ctx context.Context, s *session, token tokenSum) (*Viewe
 	return &Viewer{session: s, token: token, All: slices.Contains(projects, identity.AllProjects), Projects: projects}, nil
 }
 
-// Still returns an error if the sender of a request has lost its rights since the request began: its token or session
-// ended, or a roster changed its projects. Streams check it before they write each batch of events. Otherwise a stream
-// would outlive a logout, or the token that opened it, by hours.
+// Still returns an error if the sender of a request has lost rights since the request began: the token or session
+// ended, or a roster changed the readable projects. Streams call Still before they write each batch of events.
+// Otherwise a stream could continue for hours after a logout or after its token expired.
 func (g *Gate) Still(ctx context.Context) error {
 	v := RequestOf(ctx).Viewer
 	if v == nil || v.session == nil {
@@ -186,8 +186,8 @@ func (g *Gate) HasLogin(r *http.Request) bool {
 	return !g.Public && g.Logins.sessionOf(sumOf(g.Browsers.tokenOf(r))) != nil
 }
 
-// May returns a function that reports whether the role of a login permits an action in a project. It decides by the
-// newest roster.
+// May returns a function that reports whether the role of a login permits an action in a project. The function uses the
+// roster that is the newest at the call of May.
 func (g *Gate) May(login *identity.VerifiedLogin) func(action identity.Action, project writ.ProjectID) bool {
 	roster := g.Rosters.Current()
 	return func(action identity.Action, project writ.ProjectID) bool {

@@ -19,7 +19,7 @@ func With(ctx context.Context, r *Request) context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }
 
-// RequestOf returns the state of the request of a context. Without one it is empty.
+// RequestOf returns the state of the request of a context. The state is empty if the context has no request.
 func RequestOf(ctx context.Context) *Request {
 	if r, ok := ctx.Value(requestKey{}).(*Request); ok {
 		return r

@@ -14,19 +14,19 @@ const (
 	// ForAll needs no login: the answer is public, or the handler verifies the request.
 	ForAll
 	// ForStrangers is like ForAll, but requests without a login take turns. A handler should use neither a disk nor
-	// another server, because it delays the next request. Rosters are the exception: new rosters with valid signatures
+	// another server, because the next request waits for it. Rosters are the exception: new rosters with valid signatures
 	// are written, and earlier rosters are read from the ledger.
 	ForStrangers
 	// ForSigned needs no login: the signed body identifies and authenticates its signer.
 	ForSigned
 	// ForReaders admits readers of at least one project; the handler filters by project.
 	ForReaders
-	// ForProject admits readers of the project of the run or submission in the path, for pages as well.
+	// ForProject admits readers of the project of the run or submission in the path of an API route or page.
 	ForProject
 	// ForEverything admits readers of all projects.
 	ForEverything
-	// ForSchedulers admits readers of all projects that may also cordon nodes: the output of a node's programs is for
-	// its operators.
+	// ForSchedulers admits readers of all projects with the right to cordon nodes. Its routes show the output of a node's
+	// programs, which is for operators only.
 	ForSchedulers
 )
 
@@ -120,7 +120,7 @@ var scopes = map[string]Scope{
 // isOpen reports whether a route needs no login.
 func (s Scope) isOpen() bool { return s == ForAll || s == ForStrangers || s == ForSigned }
 
-// ScopeOf returns the scope of a route, 0 for an unknown one.
+// ScopeOf returns the scope of a route, or 0 for an unknown route.
 func ScopeOf(route string) Scope { return scopes[route] }
 
 // RouteOf returns the name of a route in the table. Some routers omit the trailing slash.

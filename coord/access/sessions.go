@@ -46,7 +46,7 @@ type token struct {
 
 // sessions holds the valid logins, and their tokens and codes.
 type sessions struct {
-	rates limit.Names // of tokens by signer or session key
+	rates limit.Names // rate of new tokens by signer or session key
 
 	mu     sync.Mutex
 	all    map[envelope.KeyID]*session
@@ -68,7 +68,8 @@ func (l *sessions) pace(who string) error {
 	return nil
 }
 
-// begin stores a session and returns its first token. A signer with maxSessionsSigner sessions loses the oldest one.
+// begin stores a session and returns its first token. If the signer has maxSessionsSigner sessions, the oldest of them
+// ends.
 func (l *sessions) begin(login *identity.VerifiedLogin, now time.Time) (api.LoginToken, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +80,7 @@ func (l *sessions) begin(login *identity.VerifiedLogin, now time.Time) (api.Logi
 			WithHint("log in again: writ login")
 	}
 	if l.all[id] != nil {
-		l.end(id) // also revokes the old tokens: a logout of the new session would not
+		l.end(id) // also revokes the old tokens, which a logout of the new session would not revoke
 	}
 	for full := true; full; {
 		var oldest envelope.KeyID
@@ -157,7 +158,7 @@ func (l *sessions) trim(in map[tokenSum]token, s *session) {
 	}
 }
 
-// issue creates a token of a session. It expires with the session at the latest. The caller holds mu.
+// issue creates a token of a session. The token expires with the session at the latest. The caller holds mu.
 func (l *sessions) issue(in map[tokenSum]token, s *session, now time.Time, validity time.Duration) api.LoginToken {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
@@ -171,7 +172,7 @@ func (l *sessions) issue(in map[tokenSum]token, s *session, now time.Time, valid
 	return api.LoginToken{Token: text, Expires: expires.UTC(), Until: s.login.Until.UTC(), Name: s.login.Signer}
 }
 
-// grant creates a token of a session that is still active. A session that ended a moment ago gets no more tokens.
+// grant creates a token of a session. It returns an error if the session has ended in the meantime.
 func (l *sessions) grant(
 	in map[tokenSum]token, s *session, now time.Time, validity time.Duration,
 ) (api.LoginToken, error) {

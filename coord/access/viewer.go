@@ -14,7 +14,7 @@ type Viewer struct {
 	Projects []writ.ProjectID // readable projects if All is false
 
 	session *session // nil if reading needs no login here
-	token   tokenSum // identified the session
+	token   tokenSum // token that identified the session
 }
 
 // ViewerOf returns the viewer of a request to a route for readers. On any other route the viewer has no read rights.
