@@ -1,6 +1,7 @@
 // Package api is the HTTP interface of a coordinator: openapi.yaml, and the views generated from it. Package apiclient
-// has the client, apiserver the server's interface. It describes the wire format, and must not depend on the origin of
-// the data. A view that equals a type of package writ is that type; the spec describes it, and a test compares both.
+// has the client, and package apiserver has the server's interface. Package api describes the wire format, and must not
+// depend on the origin of the data. A view that equals a type of package writ is that type; the spec describes it, and
+// a test compares both.
 package api
 
 import (
@@ -29,7 +30,7 @@ const ProblemType = "application/problem+json"
 // operators.
 const MaxSigned = 1 << 20
 
-// Ended reports whether the run is in a final state. Only a resume changes it again.
+// Ended reports whether the run is in a final state. Only a resume changes a final state.
 func (s RunState) Ended() bool {
 	return s != RunStateWaiting && !s.Open()
 }
@@ -61,7 +62,7 @@ func Value[T any](p *T) T {
 	return *p
 }
 
-// JSON is an undecoded body. Its reader decodes numbers more precisely than the generated code would.
+// JSON is an undecoded body. The receiver decodes it, because the generated code would lose digits of large numbers.
 type JSON = json.RawMessage
 
 // CallValues is a call with its arguments and results.
@@ -75,7 +76,7 @@ type CallValues struct {
 type ListedResource struct {
 	writ.Resource
 	Unheard *Unheard `json:"unheard,omitempty"` // nil if the state is current
-	Load    *Load    `json:"load,omitempty"`    // of a machine or container; nil if its datacenter has no report
+	Load    *Load    `json:"load,omitempty"`    // load of a machine or container; nil if there is no report
 }
 
 // Views converts each item of a list. The result is never nil, so it encodes as a list.

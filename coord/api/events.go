@@ -14,7 +14,7 @@ import (
 
 // Message is one message of an event stream.
 type Message struct {
-	ID    int64 // resume after it with Last-Event-ID
+	ID    int64 // to resume after this message, send it as Last-Event-ID
 	Reset bool  // events before ID were pruned: reload the shown state, then continue
 	Event Event // not set if Reset
 }
@@ -22,11 +22,11 @@ type Message struct {
 // resetEvent is the name of the message without an event.
 const resetEvent = "reset"
 
-// maxMessage limits a line of an event stream. The longest one is an event with the summary of a run.
+// maxMessage limits a line of an event stream, in bytes. The longest lines are events with the summary of a run.
 const maxMessage = 4 << 20
 
 // Messages reads an event stream until it ends or the caller stops. A stream that is interrupted ends with an
-// UNREACHABLE error; continue with a new one after the last message's ID.
+// UNREACHABLE error. The caller can then open a new stream after the ID of the last message.
 func Messages(stream io.Reader) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		lines := bufio.NewScanner(stream)

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// loadFor is how long a report of a load counts as current. Nodes send one every half minute, and clocks may differ.
+// loadFor is how long a report of a load counts as current. Nodes send a report every half minute, and clocks may
+// differ.
 const loadFor = 5 * time.Minute
 
-// LoadAt returns the load of a resource at a time. It is nil without a report, if the node or the
-// datacenter is unheard, and if the report is old.
+// LoadAt returns the load of a resource if it is current at the time `now`. It returns nil if there is no report, if
+// the report is older than loadFor, or if Unheard is set.
 func (r ListedResource) LoadAt(now time.Time) *Load {
 	if r.Load == nil || r.Unheard != nil || now.Sub(r.Load.At) > loadFor {
 		return nil
@@ -18,8 +19,8 @@ func (r ListedResource) LoadAt(now time.Time) *Load {
 	return r.Load
 }
 
-// Peak returns the highest use of processors and of memory in the samples, and the start of the first sample. It is
-// false without samples.
+// Peak returns the highest use of processors and of memory in the samples, and the start of the first sample. ok is
+// false if there are no samples.
 func (l Load) Peak() (milliCPUs, memoryBytes int64, since time.Time, ok bool) {
 	for i, s := range l.Samples {
 		if i == 0 {

@@ -13,8 +13,8 @@ import (
 	"writ"
 )
 
-// ProblemOf describes an error to a client. An error that is not meant for people becomes INTERNAL without its text.
-// Every problem has a hint; the default is the command that explains the code.
+// ProblemOf describes an error to a client. An error without a code becomes INTERNAL without its text. Every problem
+// has a hint; the default is the command that explains the code.
 func ProblemOf(err error, requestID string) Problem {
 	e := AsError(err)
 	info := e.Code.Info()

@@ -13,7 +13,8 @@ func RunOf(r writ.Run, state RunState) Run {
 	}
 }
 
-// ReasonOf returns the reason of a run or call. An earlier version sent or stored only the sentence.
+// ReasonOf returns the reason of a run or call. If only the sentence is set, which an earlier version sent or stored,
+// the reason has this sentence as its text.
 func ReasonOf(why writ.Reason, sentence string) writ.Reason {
 	if why.IsZero() && sentence != "" {
 		return writ.Reason{Code: writ.ReasonText, Text: sentence}
