@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	firstPause = time.Second // after a datacenter could not accept a submission; doubles each time
-	// Limit of the doubling, short because operators watch whether their repair helped.
+	firstPause = time.Second // first pause after a datacenter could not accept a submission; doubles each time
+	// lastPause limits the doubling. It is short, because an operator who repairs the cause waits for the next attempt.
 	lastPause = 5 * time.Second
-	retryOne  = 5 * time.Second // for errors that only time or a newer roster resolves
+	retryOne  = 5 * time.Second // pause of one submission after an error that only time or a newer roster resolves
 )
 
 // pause is the time until the next attempt after a failed delivery.
@@ -20,7 +20,8 @@ type pause struct {
 	until  time.Time
 }
 
-// begin doubles the previous pause. A failure during a pause comes from an earlier request and does not extend it.
+// begin doubles the previous pause. A failure during a pause belongs to an earlier request and does not extend the
+// pause.
 func (p *pause) begin(now time.Time) {
 	if now.Before(p.until) {
 		return
@@ -32,8 +33,8 @@ func (p *pause) begin(now time.Time) {
 // backoff decides which submissions a courier may send now.
 type backoff struct {
 	mu       sync.Mutex
-	all      pause                     // of all deliveries
-	projects map[writ.ProjectID]*pause // of projects that have reached their limit in the datacenter
+	all      pause                     // pause of all deliveries
+	projects map[writ.ProjectID]*pause // pauses of projects that have reached their limit in the datacenter
 	delayed  map[writ.Digest]time.Time // time of the next attempt, by failed submission
 	finished map[writ.Digest]bool      // completed since the current list was read
 }

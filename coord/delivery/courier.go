@@ -14,14 +14,16 @@ import (
 )
 
 const (
-	// Submissions in flight to one datacenter; a supervisor commits concurrent ones as a group.
+	// carriedAtOnce limits the submissions in flight to one datacenter. A supervisor commits concurrent submissions as a
+	// group.
 	carriedAtOnce = 32
 	// Submissions per round, divided equally among the projects; each project gets at least leastPerProject.
 	readAtOnce      = 64
 	leastPerProject = 4 // submissions of one project before the next project's turn
-	// After this time, rosters and failed deliveries are checked again even if more submissions wait.
+	// longestRound is the time after which rosters and failed deliveries are checked again, even if more submissions
+	// wait.
 	longestRound  = time.Second
-	deliverWithin = 30 * time.Second // for the answer to one submission
+	deliverWithin = 30 * time.Second // limit of the wait for the answer to one submission
 	lookAgain     = time.Second
 )
 
@@ -46,8 +48,9 @@ func (s *Service) Attend(ctx context.Context, session *link.Session) {
 		Service: s, backoff: newBackoff(), session: session, dc: dc, log: s.Log.With("dc", dc, "session", session.ID),
 		roster: session.Hello.Roster, free: make(chan struct{}, carriedAtOnce),
 	}
-	s.News.Wake() // clients must see that runs no longer wait for a connection
-	// The ledger is asked before the first delivery: it lists new runs as well, until their first event arrives.
+	s.News.Wake() // waiting clients reload the reasons of runs: these no longer wait for a connection
+	// Unreported runs are read before the first delivery, because the ledger also lists a delivered run until its first
+	// event arrives.
 	if unreported, err := k.unreported(ctx, ""); err != nil || len(unreported) > 0 {
 		k.busy.Go(func() { k.clearUnreported(ctx) })
 	}
@@ -81,8 +84,8 @@ func (k *courier) run(ctx context.Context) {
 	}
 }
 
-// deliverAll delivers rosters and submissions for at most longestRound, and reports whether no further submission
-// waits. It does not wait for the last deliveries to finish.
+// deliverAll delivers rosters and submissions for at most longestRound. all is true if no further submission waits or
+// if deliveries are paused. deliverAll does not wait until the last deliveries finish.
 func (k *courier) deliverAll(ctx context.Context) (all bool, err error) {
 	if k.paused() {
 		return true, nil
@@ -90,7 +93,7 @@ func (k *courier) deliverAll(ctx context.Context) (all bool, err error) {
 	if err := k.sendRosters(ctx); err != nil {
 		return false, err
 	}
-	passed := map[writ.ProjectID]ledger.Position{} // the last submission that was read of each project
+	passed := map[writ.ProjectID]ledger.Position{} // position of the last submission that was read, by project
 	for began := time.Now(); time.Since(began) < longestRound; {
 		projects, err := k.Ledger.WaitingProjects(ctx, k.dc)
 		if err != nil {
@@ -114,7 +117,7 @@ func (k *courier) deliverAll(ctx context.Context) (all bool, err error) {
 	return false, nil
 }
 
-// sendProject sends at most `most` waiting submissions of a project, from the position in `passed`, and returns their
+// sendProject sends at most `most` waiting submissions of a project after its position in `passed`, and returns their
 // number.
 func (k *courier) sendProject(
 	ctx context.Context, project writ.ProjectID, passed map[writ.ProjectID]ledger.Position, most int,
@@ -139,8 +142,8 @@ func (k *courier) sendProject(
 	return len(waiting), nil
 }
 
-// sendRosters updates the roster of the datacenter to the newest version. Until it succeeds, no submission is sent: the
-// datacenter would verify it with outdated rights.
+// sendRosters updates the roster of the datacenter to the newest version. No submission is sent before this succeeds,
+// because the datacenter would verify the submission with outdated rights.
 func (k *courier) sendRosters(ctx context.Context) error {
 	newest, err := k.Rosters.Newest(ctx)
 	if err != nil || newest.Version <= k.roster {
@@ -195,7 +198,7 @@ func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 		k.submissions.WithLabelValues(result).Inc()
 		k.done(s)
 		log.DebugContext(ctx, "submission "+result)
-	case writ.CodeOf(err) == writ.CodeConflict: // it was delivered elsewhere before and no longer waits
+	case writ.CodeOf(err) == writ.CodeConflict: // another coordinator has delivered it, so it no longer waits
 		k.done(s)
 		if times, say := k.Lines.Say(result+" too late "+string(k.dc), time.Now()); say {
 			log.WarnContext(ctx, "submission "+result+" too late", "err", err, "times", times)

@@ -6,8 +6,8 @@ import (
 	"writ"
 )
 
-// outbox records the waiting submissions in progress and the last error of each. It may be lost at any time: the
-// waiting submissions are in the ledger.
+// outbox holds in memory which waiting submissions are being delivered, and the last error of each submission. This may
+// be lost at any time, because the submissions themselves are in the ledger.
 type outbox struct {
 	mu       sync.Mutex
 	held     map[writ.Digest]bool
@@ -15,7 +15,7 @@ type outbox struct {
 	bells    map[writ.DatacenterID]chan struct{}
 }
 
-// bell returns the channel that gets a token when a datacenter may have new deliveries.
+// bell returns the channel that receives a token when new submissions may wait for a datacenter.
 func (o *outbox) bell(datacenter writ.DatacenterID) chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"writ/supervisor/link"
 )
 
-// rosterFrame is the size of a list of rosters, in bytes, after which no roster is added. With the largest roster at
-// its end and a third more for base64, the list fits into a frame of a link.
+// rosterFrame is the size of a list of rosters, in bytes, at which no further roster is added. With the largest roster
+// at its end and a third more for base64, the list fits into a frame of a link.
 const rosterFrame = 32 << 10
 
-// RostersAfter returns the links that lead from a version towards the newest roster, for one frame.
+// RostersAfter returns links that lead from a version towards the newest roster, at most as many as one frame holds.
 func RostersAfter(ctx context.Context, store *rosters.Store, version int) (link.Rosters, error) {
 	links, err := store.PathWithin(ctx, version, rosterFrame)
 	return link.Rosters{Signed: links}, err

@@ -1,7 +1,8 @@
 // Package delivery accepts signed submissions and statements and carries them to the datacenters that they name. A
 // submission is a script. It waits in the ledger until its datacenter is connected and has decided, or until it
 // expires. A statement is any other signed text that changes something, such as a cancellation; it is forwarded at once
-// or rejected. Delivery checks early, to spare datacenters; only their own check counts.
+// or rejected. The package checks signed texts early, to save work in the datacenters; only the check of the datacenter
+// is decisive.
 package delivery
 
 import (
@@ -30,8 +31,8 @@ type Config struct {
 	News     *broadcast.Signal // signals waiters that the ledger has new rows, or that a run waits for another reason
 	Log      *slog.Logger
 	Now      func() time.Time
-	// SubmissionsPerSecond limits the submissions of one project; 0 means no limit. A large submission counts as
-	// several. The statements of one person are limited to a fifth of it.
+	// SubmissionsPerSecond limits the submissions of one project; 0 means no limit. A large submission counts as several.
+	// The statements of one person are limited to a fifth of this rate.
 	SubmissionsPerSecond float64
 	// SkipEarlyCheck accepts texts that the early check would reject.
 	SkipEarlyCheck bool
@@ -72,5 +73,5 @@ func New(config Config, registry prometheus.Registerer) *Service {
 // Trouble returns the last error of a waiting submission, nil if its delivery did not fail.
 func (s *Service) Trouble(payload writ.Digest) *writ.Error { return s.outbox.trouble(payload) }
 
-// WakeAll makes all couriers look for waiting submissions.
+// WakeAll makes all couriers read the waiting submissions from the ledger.
 func (s *Service) WakeAll() { s.outbox.wakeAll() }

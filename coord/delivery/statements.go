@@ -36,8 +36,8 @@ func (s *Service) Forward(ctx context.Context, signed []byte, remote string) (li
 	return answer, nil
 }
 
-// awaitStatement limits the rate of statements of a person. Statements do not use the rate of a project: the cancel of
-// a run must not wait because its project submits too much.
+// awaitStatement limits the rate of statements of a person. Statements do not use the rate of a project: a project with
+// too many submissions must not delay the cancel of its runs.
 func (s *Service) awaitStatement(ctx context.Context, signer string) error {
 	again, err := s.Signers.Wait(ctx, signer, 1, submitWithin)
 	if err == nil && again > 0 {

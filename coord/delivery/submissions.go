@@ -69,8 +69,8 @@ func (s *Service) Submit(ctx context.Context, signed []byte, remote string) (wri
 // submitWithin limits the wait of a submission for the rate of its project.
 const submitWithin = 5 * time.Second
 
-// usualBytes is the size of a submission that counts as one. The time to verify and compile a script grows with its
-// size.
+// usualBytes is the number of bytes up to which a submission counts as one. Each further usualBytes count as one more.
+// The time to verify and compile a script grows with its size.
 const usualBytes = 16 << 10
 
 // awaitRate waits until the rate of a project permits a submission. It is called after the signature was verified, so
@@ -98,8 +98,8 @@ func (s *Service) check(ctx context.Context, signed []byte) (*identity.Verified,
 	return verifier.Submission(signed)
 }
 
-// unchecked parses an unverified submission as far as possible. An unreadable one is for the first datacenter of the
-// roster.
+// unchecked parses an unverified submission as far as possible. It assigns an unreadable submission to the first
+// datacenter of the roster.
 func (s *Service) unchecked(roster *identity.Roster, signed []byte) *identity.Verified {
 	text, _, err := sshsig.Split(signed)
 	if err != nil {

@@ -14,8 +14,9 @@ const pageOfUnreported = 100
 
 // clearUnreported asks the datacenter for every open run that its journal has not reported. Usually no run is
 // unreported, or the report is on its way. But a journal that was restored from a backup lacks the runs that were
-// accepted after the backup: they are submitted again and start again under the same id, and nodes repeat no work. A
-// run that the datacenter no longer accepts is lost; without this check it would be shown as running forever.
+// accepted after the backup. Such a run is submitted again and starts again under the same id, and nodes do not repeat
+// its work. A run that the datacenter no longer accepts is lost; without this check it would be shown as running
+// forever.
 func (k *courier) clearUnreported(ctx context.Context) {
 	var after writ.RunID
 	for ctx.Err() == nil {
@@ -32,7 +33,7 @@ func (k *courier) clearUnreported(ctx context.Context) {
 			continue
 		case ctx.Err() == nil:
 			code := writ.CodeOf(err)
-			// The limit is by code, because the datacenter controls the error text.
+			// The key of the limit contains only the code, because the datacenter controls the error text.
 			if times, say := k.Lines.Say("unreported "+string(k.dc)+" "+string(code), time.Now()); say {
 				k.log.WarnContext(ctx, "ask the datacenter for unreported runs", "code", code, "err", err, "times", times)
 			}
@@ -51,7 +52,7 @@ func (k *courier) resubmit(ctx context.Context, open ledger.Run) error {
 	run, err := k.submit(ctx, open.Payload)
 	switch {
 	case writ.CodeOf(err) == writ.CodeNotFound:
-		return nil // another coordinator accepted the submission, and asks for it
+		return nil // another coordinator accepted the submission and resubmits it
 	case err == nil && run.ID != open.ID:
 		return writ.Errorf(writ.CodeExecError, "the datacenter took run %s for run %s", open.ID, run.ID)
 	case err != nil && !decided(err):
@@ -75,6 +76,6 @@ func lost(run writ.Run, why *writ.Error) writ.Run {
 	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost,
 		"the datacenter does not know the run any more, and refuses it: %s", why.Message).
 		WithHint("check the existing resources with `writ resource list`, then submit the script again")}
-	run.Failure.Proof = why.Proof // of the refusal
+	run.Failure.Proof = why.Proof // proof of the refusal
 	return run
 }
