@@ -45,8 +45,8 @@ type Reply[T any] struct {
 
 const askWithin = 5 * time.Second
 
-// All requests a list from all datacenters concurrently, or from only one. A datacenter that fails has an empty
-// list.
+// All requests a list from all datacenters concurrently, or from the datacenter `only`. If a datacenter fails, its list
+// is empty and Err is set.
 func All[T any](
 	ctx context.Context, v *View, only writ.DatacenterID, verb link.Verb, params any,
 ) ([]Reply[[]T], error) {
@@ -59,12 +59,12 @@ func All[T any](
 	return answers, err
 }
 
-// Each sends a request to all datacenters concurrently, or to only one.
+// Each sends a request to all datacenters concurrently, or to the datacenter `only`. It waits at most askWithin.
 func Each[T any](ctx context.Context, v *View, only writ.DatacenterID, verb link.Verb, params any) ([]Reply[T], error) {
 	return EachWithin[T](ctx, v, askWithin, only, verb, params)
 }
 
-// EachWithin is Each with its own limit for the wait. The limit does not include the read of the ledger.
+// EachWithin is Each with `within` as the limit of the wait. The limit does not include the read of the ledger.
 func EachWithin[T any](
 	ctx context.Context, v *View, within time.Duration, only writ.DatacenterID, verb link.Verb, params any,
 ) ([]Reply[T], error) {

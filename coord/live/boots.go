@@ -10,11 +10,12 @@ import (
 	"writ/supervisor/link"
 )
 
-// maxBootPages limits the requests to one datacenter for its machines. A link carries the list in pages.
+// maxBootPages limits the requests to one datacenter for its machines. Each answer contains one page of the list.
 const maxBootPages = 40
 
-// Boots asks all datacenters, or only one, for the booting machines that their boot servers report: the total, and at
-// most the `most` newest machines of each datacenter. Datacenters of earlier versions have no boot information.
+// Boots asks all datacenters, or the datacenter `only`, for the booting machines that their boot servers report. It
+// returns the total and at most the `most` newest machines of each datacenter. Datacenters of earlier versions have no
+// boot information.
 func (v *View) Boots(ctx context.Context, only writ.DatacenterID, most int) ([]api.DatacenterBoots, error) {
 	answers, err := Each[api.DatacenterBoots](ctx, v, only, link.VerbBoots, link.Boots{Max: most})
 	if err != nil {
@@ -61,9 +62,9 @@ func bootsView(a Reply[api.DatacenterBoots]) api.DatacenterBoots {
 		}
 	}
 	v.Steps = steps
-	// The datacenter has selected the machines; only their order is set here.
+	// The datacenter has selected the newest machines, but may send them in any order.
 	slices.SortStableFunc(v.Machines, func(a, b api.BootMachine) int { return b.Since.Compare(a.Since) })
-	// No null in the JSON.
+	// Empty lists must not become null in the JSON.
 	v.Servers = api.Views(v.Servers, func(s api.BootServer) api.BootServer { return s })
 	v.Machines = api.Views(v.Machines, func(m api.BootMachine) api.BootMachine { return m })
 	return v

@@ -47,8 +47,8 @@ func (v *View) Datacenters(ctx context.Context) ([]api.Datacenter, error) {
 	return views, nil
 }
 
-// lastHeard returns when each disconnected datacenter was last heard of: the end of its last session or the time of its
-// last event, whichever is later. A restarted coordinator knows only the event.
+// lastHeard returns the time of the last contact with each disconnected datacenter: the end of its last session or its
+// last event, whichever is later. After a restart, a coordinator has only the time of the event.
 func lastHeard(
 	ctx context.Context, v *View, all []ledger.Datacenter,
 ) (map[writ.DatacenterID]time.Time, error) {

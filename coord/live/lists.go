@@ -9,7 +9,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// Holds asks all datacenters, or only one, for their holds. Datacenters of earlier versions have no holds.
+// Holds asks all datacenters, or the datacenter `only`, for their holds. Datacenters of earlier versions have no holds.
 func (v *View) Holds(ctx context.Context, only writ.DatacenterID) ([]api.DatacenterHolds, error) {
 	answers, err := All[link.Hold](ctx, v, only, link.VerbHolds, link.Holds{})
 	return api.Views(answers, func(a Reply[[]link.Hold]) api.DatacenterHolds {
@@ -44,16 +44,17 @@ func (v *View) QueuesWithAges(ctx context.Context) ([]Reply[[]link.QueueDepth], 
 	return All[link.QueueDepth](ctx, v, "", link.VerbQueues, link.Queues{})
 }
 
-// Secrets asks all datacenters, or only one, for the secrets of some projects. An empty list means all projects.
+// Secrets asks all datacenters, or the datacenter `only`, for the secrets of some projects. An empty list means all
+// projects.
 func (v *View) Secrets(
 	ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID,
 ) ([]api.DatacenterSecrets, error) {
-	var asked link.Secrets // a datacenter accepts one project or all
+	var asked link.Secrets // a request can name one project, or none for all projects
 	if len(projects) == 1 {
 		asked.Project = projects[0]
 	}
 	answers, err := All[writ.Secret](ctx, v, only, link.VerbSecrets, asked)
-	for i := range answers { // the reader's rights do not depend on the answer of the datacenter
+	for i := range answers { // a datacenter must not decide about the reader's rights, so its answer is filtered
 		answers[i].Answer = slices.DeleteFunc(answers[i].Answer,
 			func(s writ.Secret) bool { return len(projects) > 0 && !slices.Contains(projects, s.Project) })
 	}

@@ -42,8 +42,8 @@ func loadsOf(ctx context.Context, v *View, resources []writ.Resource, samples bo
 	for datacenter, params := range asked {
 		asking.Go(func() {
 			answer, err := Ask[link.LoadList](ctx, v, datacenter, link.VerbLoads, params)
-			// The error is not reported: earlier versions do not know the verb, and the list of resources shows a
-			// disconnected datacenter.
+			// The error is not reported: earlier versions do not support the verb, and the list of resources already shows
+			// that a datacenter is disconnected.
 			if err != nil {
 				return
 			}
@@ -58,7 +58,7 @@ func loadsOf(ctx context.Context, v *View, resources []writ.Resource, samples bo
 	return loads
 }
 
-// maxSamples limits the samples of a resource: five minutes each, for a day.
+// maxSamples limits the samples of a resource: one per five minutes, for a day.
 const maxSamples = 12*24 + 1
 
 func loadView(l link.Load) *api.Load {

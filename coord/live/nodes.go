@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// nodesWithin limits the wait of a list of nodes for the live state from datacenters.
+// nodesWithin limits how long a list waits for the live state from datacenters.
 const nodesWithin = 2 * time.Second
 
 // nodeKey identifies a node in the answers of datacenters. A datacenter reports only its own nodes.
@@ -22,9 +22,10 @@ type nodeKey struct {
 }
 
 // Nodes lists the nodes of the ledger with the live state from their datacenters, such as the last heartbeat, which no
-// event reports. It adds the nodes that wait for admission, which only datacenters have. They come with the first page,
-// beyond its limit; so do nodes that were just removed, if the filter asks for removed nodes. A page omits nodes that
-// the filter no longer selects. If a datacenter does not answer, its nodes have their last reported state.
+// event reports. It adds the nodes that wait for admission, which only datacenters have, to the first page, beyond its
+// limit. If the filter asks for removed nodes, it also adds the nodes that were just removed. A page omits nodes that
+// the filter does not select in their live state. If a datacenter does not answer, its nodes have their last reported
+// state.
 func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
 	list, err := v.Ledger.Nodes(ctx, filter, page)
 	if err != nil {
@@ -77,7 +78,7 @@ func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.
 	return list, nil
 }
 
-// maxJustRemoved limits the removed nodes that a list has before the event of their removal is stored.
+// maxJustRemoved limits the nodes in a list whose removal is not stored in the ledger yet.
 const maxJustRemoved = 100
 
 // justRemoved returns nodes that are removed, but not yet marked as removed in the ledger: the event of the removal

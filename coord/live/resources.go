@@ -10,8 +10,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// Listed adds to resources the reason why their state is not current: their datacenter is disconnected or does not
-// answer, or their node is silent, lost or removed. It adds their load, with the samples of a day if asked.
+// Listed adds to each resource why its state is not current: its datacenter is disconnected or does not answer, or its
+// node is silent, lost or removed. It also adds their load, with the samples of a day if `samples` is set.
 func Listed(
 	ctx context.Context, v *View, resources []writ.Resource, samples bool,
 ) ([]api.ListedResource, error) {
@@ -55,8 +55,8 @@ type nodesNow struct {
 	answered map[writ.DatacenterID]bool // datacenters that answered, or whose version does not support the request
 }
 
-// nodesOf asks the datacenters of resources for their nodes. Nodes that are missing in an answer, such as removed
-// nodes, are read from the ledger.
+// nodesOf asks the datacenters of resources for their nodes. Nodes that no answer contains, such as removed nodes, are
+// read from the ledger.
 func nodesOf(ctx context.Context, v *View, resources []writ.Resource) (nodesNow, error) {
 	now := nodesNow{make(map[nodeKey]writ.Node), make(map[writ.DatacenterID]bool)}
 	missing := make(map[nodeKey]bool)
@@ -76,14 +76,14 @@ func nodesOf(ctx context.Context, v *View, resources []writ.Resource) (nodesNow,
 	for _, a := range answers {
 		now.answered[a.ID] = a.Err == nil || writ.CodeOf(a.Err) == writ.CodeVerbUnsupported
 		for _, n := range a.Answer {
-			if n.Waiting != nil { // it has no resources, and a stranger chose its id
+			if n.Waiting != nil { // a waiting node has no resources, and anyone may have chosen its id
 				continue
 			}
 			now.byID[nodeKey{a.ID, n.ID}] = writ.Node{Admission: n.Admission, Liveness: n.Liveness, LastBeat: n.LastBeat}
 			delete(missing, nodeKey{a.ID, n.ID})
 		}
 	}
-	for _, admission := range []writ.Admission{"", writ.AdmissionRemoved} { // "" selects all but the removed ones
+	for _, admission := range []writ.Admission{"", writ.AdmissionRemoved} { // "" selects all nodes except removed nodes
 		if len(missing) == 0 { // an empty filter selects all nodes
 			break
 		}

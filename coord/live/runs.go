@@ -12,7 +12,7 @@ import (
 )
 
 // Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
-// above `after`. The coordinator does not store them.
+// above `after`. The coordinator does not store these values.
 func (v *View) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
 	values, err := OfRun[link.RunValues](ctx, v, id, link.VerbValues, link.Values{Run: id, After: after})
 	if err != nil {
@@ -22,8 +22,8 @@ func (v *View) Values(ctx context.Context, id writ.RunID, after int) (api.RunVal
 }
 
 // LogLines asks the datacenter of a run for at most max log lines after line `after`. A run that was not accepted has
-// no lines. It requests fewer lines at a time if they are too large for one answer: a script must not be able to hide
-// its log by writing long lines.
+// no lines. If the lines are too large for one answer, LogLines requests fewer lines at a time. Otherwise a script
+// could hide its log with long lines.
 func (v *View) LogLines(ctx context.Context, id writ.RunID, after, max int) ([]writ.LogLine, error) {
 	run, err := v.Ledger.Run(ctx, id)
 	if err != nil {

@@ -18,8 +18,8 @@ type View struct {
 	Links   *link.Listener
 	Ledger  Ledger
 	Rosters *rosters.Store
-	// Still returns an error if the caller lost its rights after the request began. It is called before each answer is
-	// returned.
+	// Still returns an error if the caller has lost its rights since the request began. It is called before each answer
+	// is returned.
 	Still func(ctx context.Context) error
 }
 
