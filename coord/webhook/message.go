@@ -20,7 +20,7 @@ type Type string
 const (
 	RunEnded Type = "run.ended" // Data is a Run
 	NodeLost Type = "node.lost" // Data is a Node
-	NodeBack Type = "node.back" // Data is a Node that was lost and is heard again
+	NodeBack Type = "node.back" // Data is a Node that was lost and has sent a heartbeat again
 	Expires  Type = "expires"   // Data is an Expiry
 	Test     Type = "test"      // sent on request; Data is empty
 )
@@ -55,7 +55,7 @@ type Run struct {
 	Deployment string         `json:"deployment,omitempty"`
 	Script     string         `json:"script"`
 	Signer     string         `json:"signer"`
-	Code       writ.Code      `json:"code,omitempty"` // why it did not succeed
+	Code       writ.Code      `json:"code,omitempty"` // error code if the run did not succeed
 	Error      string         `json:"error,omitempty"`
 	Hint       string         `json:"hint,omitempty"`
 	Position   string         `json:"position,omitempty"` // in the script, "web.tengo:14:11"
@@ -90,8 +90,8 @@ func newMessage(t Type, at time.Time, data any, about ...string) *Message {
 // moment formats a time as part of an id.
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// messageOf returns the message of an event, or nil. `lost` has the last heartbeat of each node that was lost before,
-// by nodeKey.
+// messageOf returns the message of an event, or nil. `lost` holds the last heartbeat of each lost node before this
+// event, by nodeKey.
 func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message {
 	switch {
 	case e.Submission != nil &&
@@ -155,20 +155,20 @@ func (s *Sender) nodeChanged(e *ledger.Event, lost map[string]time.Time) *Messag
 	}
 }
 
-// isServing reports whether a node should be working. The other nodes are out of service by decision.
+// isServing reports whether a node should be working. All other nodes were taken out of service deliberately.
 func isServing(n *writ.Node) bool { return n.Admission == writ.AdmissionApproved && !n.Gone }
 
 func isLost(n *writ.Node) bool { return isServing(n) && n.Liveness == writ.LivenessLost }
 
 // nodeKey identifies a node. It includes the datacenter that sent the event, so a datacenter cannot report nodes of
-// another one.
+// another datacenter.
 func nodeKey(datacenter writ.DatacenterID, node writ.NodeID) string {
 	return string(datacenter) + "/" + string(node)
 }
 
 // expiries returns the message of the latest due warning of each item. Its content depends on the warning, not on the
-// time, so all coordinators send the same text. An item that expired longer than tellEnds ago has no message: it was
-// not renewed, so its expiry was probably intended.
+// time, so all coordinators send the same text. There is no message for an item that expired more than tellEnds ago:
+// its expiry was probably intended.
 func expiries(all []expiring.Item, now time.Time) (messages []*Message) {
 	for _, e := range all {
 		due := e.Due(now)

@@ -33,12 +33,12 @@ import (
 
 const (
 	page        = 200              // events per read
-	lookAgain   = time.Minute      // for expiring items, and while the ledger is unavailable
-	answerIn    = 15 * time.Second // a slower receiver gets the request again
+	lookAgain   = time.Minute      // interval of checks for expiring items and of retries while the ledger is unavailable
+	answerIn    = 15 * time.Second // limit of a request; a slower receiver gets the message again
 	firstPause  = time.Second      // after a failed request; doubles each time
 	longest     = 10 * time.Minute // longest pause, including one that the receiver requests
 	tries       = 8                // requests for a message that the receiver refuses; about two minutes
-	rememberIDs = 4096             // per endpoint, of finished messages
+	rememberIDs = 4096             // remembered finished messages per endpoint
 	bodyRead    = 64 << 10         // bytes of a response that are read, so that its connection can be reused
 )
 
@@ -46,7 +46,7 @@ const (
 const (
 	Taken   = "taken"    // the receiver answered with 2xx
 	Again   = "again"    // the request failed, and the message is sent again
-	GivenUp = "given_up" // the receiver refused the message too often, or wants no more messages
+	GivenUp = "given_up" // the receiver refused the message too often, or answered 410 Gone
 )
 
 // Ledger is the part of ledger.Ledger that a Sender needs.
@@ -68,8 +68,8 @@ type Sender struct {
 	Ends           func() []expiring.Item // lists the items that expire
 	DatacenterName func(id writ.DatacenterID) string
 	ProjectName    func(id writ.ProjectID) string
-	PublicURL      string // of the dashboard
-	Version        string // of this program
+	PublicURL      string // URL of the dashboard
+	Version        string // version of this program
 	Now            func() time.Time
 	Log            *slog.Logger
 	Tried          func(endpoint, outcome string) // called after each request
@@ -127,12 +127,12 @@ type course struct {
 // errGone is returned if the receiver wants no more messages.
 var errGone = errors.New("the receiver answers 410 Gone: it wants no more messages")
 
-// run sends messages until ctx ends or the receiver wants no more.
+// run sends messages until ctx ends or the receiver answers 410 Gone.
 func (c *course) run(ctx context.Context) {
 	begun := false
 	defer func() {
-		if begun { // the position is past skipped events: if they are pruned, the next start must not report a loss
-			_ = c.keep(ctx) // on an error the state is as after a crash
+		if begun { // stores a position past skipped events: if these are pruned, the next start must not report a loss
+			_ = c.keep(ctx) // an error has the same effect as a crash
 		}
 	}()
 	for ctx.Err() == nil {
@@ -172,8 +172,8 @@ func wait(ctx context.Context, news <-chan struct{}, most time.Duration) {
 	}
 }
 
-// begin loads the position of the endpoint. An endpoint whose next events were pruned starts with the oldest event. A
-// new endpoint starts with future events, as does one whose position is beyond the newest event.
+// begin loads the position of the endpoint. If the next events of the endpoint were pruned, it starts with the oldest
+// event. A new endpoint, or an endpoint whose position is after the newest event, starts with future events.
 func (c *course) begin(ctx context.Context) error {
 	oldest, newest, err := c.s.Ledger.EventRange(ctx)
 	if err != nil {
@@ -259,7 +259,7 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 	if more {
 		return true, nil
 	}
-	c.at.Event = max(c.at.Event, newest) // otherwise the skipped events at the end would be read again each time
+	c.at.Event = max(c.at.Event, newest) // otherwise skipped events at the end would be read again each time
 	return false, nil
 }
 
@@ -277,8 +277,9 @@ func (c *course) pass(e *ledger.Event) {
 	}
 }
 
-// send posts a message until the receiver accepts it or all tries have failed. It skips messages that the endpoint does
-// not want or already has. It returns an error if ctx ends, or if the receiver wants no more messages.
+// send posts a message until the receiver accepts it or has refused it `tries` times. Other errors are retried without
+// limit. send skips messages that the endpoint does not want or that are finished. It returns an error if ctx ends, or
+// if the receiver answers 410 Gone.
 func (c *course) send(ctx context.Context, m *Message) error {
 	if !c.to.wants(m) || c.done[m.ID] {
 		return nil
@@ -397,7 +398,7 @@ func outcome(answer *http.Response) error {
 	}
 }
 
-// retryAfter returns the pause that the receiver requests.
+// retryAfter returns the pause that the receiver requests with the header Retry-After in seconds, at most longest.
 func retryAfter(h http.Header) time.Duration {
 	n, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || n < 0 {

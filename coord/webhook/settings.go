@@ -21,7 +21,7 @@ import (
 type Endpoint struct {
 	Name        string         `json:"name"` // chosen by the operator; the key of its position in the ledger
 	URL         string         `json:"url"`
-	SecretFile  string         `json:"secret_file"`           // relative to the settings; one secret per line
+	SecretFile  string         `json:"secret_file"`           // path, relative to the settings file; one secret per line
 	Types       []Type         `json:"types,omitempty"`       // empty means all
 	Datacenters []string       `json:"datacenters,omitempty"` // names, for nodes and runs; empty means all
 	Projects    []string       `json:"projects,omitempty"`    // names or ids, for runs; empty means all
