@@ -72,7 +72,7 @@ func ask[T any](
 	d.all[verb] = next
 }
 
-// firstAsk is the delay of the first request after the start. Datacenters connect within it.
+// firstAsk is the delay of the first request after the start. In this time the datacenters connect.
 const firstAsk = 10 * time.Second
 
 // Run asks all datacenters periodically until ctx ends.

@@ -16,7 +16,7 @@ import (
 const batchWarning = time.Hour
 
 // Tokens returns the tokens of boot servers that have not expired. It omits tokens of nodes, which last at most a day
-// and are replaced when needed. A revoked token looks like an expired one.
+// and are replaced when needed. A revoked token counts as expired.
 func Tokens(datacenter string, all []writ.JoinToken, now time.Time) (ends []expiring.Item) {
 	for _, t := range all {
 		if t.Uses == 0 && t.Expires.After(now) {

@@ -37,7 +37,7 @@ func (w *Watch) All() []expiring.Item {
 		all = append(all, w.Datacenters()...)
 	}
 	if w.Certificates != nil {
-		if own, err := w.Certificates(); err == nil { // pki show reports the error
+		if own, err := w.Certificates(); err == nil { // `pki show` reports this error
 			all = append(all, Certificates(w.PublicURL, own)...)
 		}
 	}

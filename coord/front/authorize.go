@@ -30,7 +30,7 @@ func (f *Front) Authorize(next http.Handler) http.Handler {
 			f.Strangers.serve(w, r, next)
 			return
 		}
-		if !isStream(r) { // while this request is in progress, requests of strangers begin more slowly
+		if !isStream(r) { // while this request is in progress, requests without a login start more slowly
 			defer f.Strangers.Turns.Precede()()
 		}
 		if who != nil {
@@ -56,8 +56,8 @@ func (f *Front) awaitReader(w http.ResponseWriter, r *http.Request, who *access.
 		WithHint("wait for the time in Retry-After; a program that polls should watch events instead")
 }
 
-// deny answers a request that was not admitted: with a problem for the API, with a page that explains how to log in for
-// the dashboard.
+// deny answers a request that was not admitted. For the API the answer is a problem, for the dashboard a page that
+// explains how to log in.
 func (f *Front) deny(w http.ResponseWriter, r *http.Request, err error) {
 	if strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == "/metrics" {
 		f.Fail(w, r, err)

@@ -1,5 +1,5 @@
 // Package front has the checks that every request to a coordinator passes before its handler: rate and memory limits,
-// origin, rights and body. It also logs and counts requests. It must not know the purpose of a request.
+// origin, rights and body. It also logs and counts requests. It must not depend on the purpose of a request.
 package front
 
 import (
@@ -26,7 +26,7 @@ type Front struct {
 
 	Rates     limit.Addresses // of requests by remote address
 	Readers   limit.Names     // of requests by logged-in person
-	Bodies    limit.Bodies    // being received
+	Bodies    limit.Bodies    // bodies of requests that are being received
 	Answers   limit.Bodies    // large responses in flight
 	Strangers Strangers
 

@@ -24,7 +24,7 @@ func (f *Front) Guard(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Frame-Options", "DENY")
-		// The dashboard permits more for itself.
+		// The dashboard replaces this policy for its pages.
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		if wait := f.Rates.Take(r.RemoteAddr, costOf(r), time.Now()); wait > 0 {
 			h.Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))

@@ -71,7 +71,7 @@ type recorder struct {
 	http.ResponseWriter
 	code    int
 	bytes   int64
-	endless bool // a stream, which has no meaningful duration
+	endless bool // the response is a stream, whose duration is not measured
 }
 
 func (r *recorder) status() int { return cmp.Or(r.code, http.StatusOK) }

@@ -15,7 +15,7 @@ func (f *Front) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	problem := api.ProblemOf(err, a.ID)
 	log := f.Log.With("request", a.ID, "method", r.Method, "path", r.URL.Path)
 	switch {
-	case r.Context().Err() != nil: // the client is gone
+	case r.Context().Err() != nil: // the client has disconnected
 	case problem.Code == writ.CodeInternal:
 		log.ErrorContext(r.Context(), "answer request", "err", err)
 	case isRefusal(r, problem.Code):
@@ -34,7 +34,7 @@ func (f *Front) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// isRefusal reports whether an error denies access. A read of a missing resource, or with invalid parameters, is no
+// isRefusal reports whether an error denies access. A read of a missing resource, or with invalid parameters, is not a
 // refusal.
 func isRefusal(r *http.Request, code writ.Code) bool {
 	switch kind := code.Info().Kind; r.Method {

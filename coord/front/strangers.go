@@ -7,8 +7,8 @@ import (
 	"writ/internal/limit"
 )
 
-// strangersBodies limits the memory for rosters in simultaneous requests without a login. It has room for 14 rosters of
-// the largest size, 576 KiB. Reading a roster takes about three times its size.
+// strangersBodies limits the memory for rosters in simultaneous requests without a login. The limit has room for 14
+// rosters of the largest size, 576 KiB. To read a roster takes about three times its size in memory.
 const strangersBodies = 8 << 20
 
 // Strangers limits the processors and the memory for requests without a login.

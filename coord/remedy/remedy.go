@@ -46,7 +46,8 @@ func release(h *writ.HoldReason) Command {
 	return Command{Verb: Release, Line: h.Release()}
 }
 
-// uncordon returns the command that opens the first closed node. Without one, only the list of nodes helps.
+// uncordon returns the command that uncordons the first closed node. If no node is closed, it returns the list of
+// nodes.
 func uncordon(unsuitable []writ.NodesReason, datacenter string) Command {
 	i := slices.IndexFunc(unsuitable,
 		func(n writ.NodesReason) bool { return n.Code == writ.VerdictClosed && len(n.Names) > 0 })

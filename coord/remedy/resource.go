@@ -21,9 +21,9 @@ type Trouble struct {
 // stateStopped is the state of a resource whose program has ended.
 const stateStopped = "stopped"
 
-// Resource returns the problems of a resource, the most important one first. If its node or datacenter is unheard, the
-// other problems are as of then. project and datacenter are the names of its project and datacenter, for the commands;
-// an invalid name is omitted.
+// Resource returns the problems of a resource, the most important one first. If the state of the resource is not
+// current (Unheard is set), the other problems are as of the last report. project and datacenter are the names of its
+// project and datacenter, for the commands; an invalid name is omitted.
 func Resource(r api.ListedResource, project, datacenter string) (all []Trouble) {
 	if u := r.Unheard; u != nil {
 		all = append(all, unheard(*u))

@@ -6,11 +6,11 @@ import (
 	"writ"
 )
 
-// ResumeHelps reports whether a resume of a failed run can end in another way than before. f is nil if its failure is
-// unknown.
+// ResumeHelps reports whether a resumed run can have another outcome than before. f is the failure of the run, or nil
+// if it is unknown.
 func ResumeHelps(f *writ.Failure, deadline, now time.Time) bool {
 	switch {
-	case !deadline.IsZero() && !now.Before(deadline): // a resume does not move it
+	case !deadline.IsZero() && !now.Before(deadline): // a resume does not extend the deadline
 		return false
 	case f == nil:
 		return true

@@ -13,24 +13,26 @@ import (
 const (
 	maxOpen   = 10_000
 	maxWaits  = 10_000 // of all runs
-	maxReason = 300    // bytes of one
+	maxReason = 300    // bytes of one reason
 )
 
-// openRun is the state of an open run: the events of one step have the same start, and a later event ends a wait.
+// openRun is the state of an open run. The step is kept because several events report the same step, and the waits
+// because a later event ends them.
 type openRun struct {
 	step  time.Time        // start of the newest known step
 	waits map[int]waitSpan // open waits of calls by number; the wait of the run itself is under 0
 }
 
-// waitSpan is a wait that has not ended. It holds no whole reason, because another process chooses its size.
+// waitSpan is a wait that has not ended. It does not hold the whole reason, because another process chooses the size of
+// a reason.
 type waitSpan struct {
 	code   writ.ReasonCode
 	reason string // the sentence
 	since  time.Time
 }
 
-// remember starts to track a run, if it is not tracked. Steps that started at or before `step` are known, or were
-// reported before this recorder started.
+// remember starts to track a run, if it is not tracked. Steps that started at or before `step` are not recorded: they
+// are recorded already, or ended before this recorder started.
 func (r *Recorder) remember(id writ.RunID, step time.Time) {
 	if r.open[id] != nil {
 		return
@@ -69,9 +71,9 @@ func (r *Recorder) step(id writ.RunID, began, written time.Time) {
 	})
 }
 
-// waits updates the reason why a run, or a call of it, waits. The zero reason means that it no longer waits. A reason
-// that ends becomes a span below the run or the call itself, because a call that fails while it waits has no span for
-// its wait.
+// waits updates the reason why a run (seq 0) or a call waits. The zero reason means that it no longer waits. When a
+// reason ends, waits records it as a span directly below the run or call, because a call that fails while it waits has
+// no span "wait".
 func (r *Recorder) waits(at tracing.Place, id writ.RunID, seq int, why writ.Reason, now time.Time) {
 	o := r.open[id]
 	if o == nil {
