@@ -8,10 +8,10 @@ import (
 	"writ/internal/reach"
 )
 
-// Addresses knows the addresses of one coordinator.
+// Addresses determines the addresses of one coordinator.
 type Addresses struct {
 	Configured []string // URLs
-	ID         string   // of the coordinator in the roster, "" if it has no entry
+	ID         string   // ID of the coordinator in the roster, "" if it has no entry
 	TLS        bool     // addresses without TLS are not accepted
 	Rosters    *Store
 }

@@ -19,7 +19,7 @@ import (
 const (
 	MaxPages     = 24 << 20        // bytes of all pages
 	pagePatience = 5 * time.Second // wait of a caller for memory
-	pageHold     = 2 * time.Second // for a caller that reads slowly while others wait
+	pageHold     = 2 * time.Second // minimum time for a slow caller while other callers wait
 )
 
 // Page is a response to GET /v1/roster that callers share.
@@ -32,7 +32,7 @@ func (p Page) VisitGetRosterResponse(w http.ResponseWriter) error {
 	return p.Send(w, http.NewResponseController(w))
 }
 
-// Pages makes the pages of rosters, and caches them.
+// Pages creates and caches the pages of rosters.
 type Pages struct {
 	rosters *Store
 	cache   *pagecache.Cache
@@ -74,7 +74,7 @@ func (p *Pages) Newest(ctx context.Context, caller string) (Page, error) {
 		})
 }
 
-// page returns the page of a key, and calls links if the page is not cached.
+// page returns the page of a key. If the page is not cached, it is created from the result of links.
 func (p *Pages) page(
 	ctx context.Context, caller, key string, newest *identity.Roster, links func(context.Context) ([][]byte, error),
 ) (Page, error) {

@@ -1,5 +1,5 @@
-// Package rosters holds the newest roster of a coordinator. It verifies each roster before use, also those from the
-// ledger, because the database is not trusted. It must not know readers or transports of rosters.
+// Package rosters holds the newest roster of a coordinator. It verifies each roster before use, including rosters from
+// the ledger, because the database is not trusted. It must not depend on readers or transports of rosters.
 package rosters
 
 import (
@@ -17,14 +17,16 @@ import (
 	"writ/ledger"
 )
 
-// Store holds the newest roster. It loads the roster from the ledger at first use. Set the exported fields before.
+// Store holds the newest roster. It loads the roster from the ledger at first use. Create a Store with New, and set the
+// other fields before the first use.
 type Store struct {
 	Ledger Ledger // required
 	// Cluster decides which first roster is accepted. If it is empty, the ledger must already have a roster.
 	Cluster writ.ClusterID
 	Now     func() time.Time // required
 	Log     *slog.Logger     // required
-	// Adopted is called after a roster replaced previous, which is nil for the first one.
+	// Adopted is called after the roster `next` has replaced `previous`, which is nil for the first roster. It may be
+	// nil.
 	Adopted func(previous, next *identity.Roster)
 	// Changed signals a new roster.
 	Changed broadcast.Signal
@@ -32,7 +34,7 @@ type Store struct {
 
 	current atomic.Pointer[identity.Roster]
 	adding  sync.Mutex
-	forks   chain.Forks // forks that were logged
+	forks   chain.Forks // forks that were already logged
 }
 
 // Ledger is the part of ledger.Ledger that a Store uses.
@@ -119,8 +121,8 @@ func textOf(ctx context.Context, l Texts) func(version int) ([]byte, error) {
 // Add verifies the next roster, or the first roster of the cluster, stores it and signals Changed. It returns the
 // version of the roster. A known roster is not an error. A link is a signed roster as package chain defines it.
 func (s *Store) Add(ctx context.Context, link []byte) (version int, err error) {
-	// This check holds no lock: unauthenticated clients can send texts that are expensive to reject, and only texts of
-	// signers may reach the lock.
+	// This check holds no lock: unauthenticated clients can send texts that are expensive to reject, so only texts with
+	// valid signatures may reach the lock.
 	if newest := s.current.Load(); newest != nil {
 		if _, err := s.verifyNext(newest, link); err != nil && s.current.Load() == newest {
 			return 0, err
@@ -196,7 +198,8 @@ func (s *Store) Follow(ctx context.Context) error {
 	return nil
 }
 
-// PathWithin returns the links that lead from a version towards the newest roster, at most max bytes beyond the first.
+// PathWithin returns the links that lead from a version towards the newest roster, at most max bytes in addition to the
+// first link.
 func (s *Store) PathWithin(ctx context.Context, version, max int) ([][]byte, error) {
 	newest, err := s.Newest(ctx)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"writ/identity"
 )
 
-// Verifier returns the early check of signed texts against the newest roster.
+// Verifier returns a verifier for the early check of signed texts. It uses the newest roster.
 func (s *Store) Verifier(ctx context.Context) (*identity.Verifier, error) {
 	roster, err := s.Newest(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ type note struct {
 	text  []byte        // encoded message, read-only
 }
 
-// size estimates the memory of a note, which has its contents decoded and encoded.
+// size estimates the memory of a note in bytes. A note holds the event both decoded and encoded.
 func (n note) size() int { return 256 + 2*len(n.text) }
 
 // noteOf encodes an event.

@@ -1,6 +1,6 @@
 // Package stream sends the events of the ledger to readers as they are stored. All streams share one tail of encoded
-// events; a reader that is too far behind reads the ledger. Package access decides about read rights; a stream asks it
-// again before each batch of events.
+// events; a reader that is too far behind reads the ledger. Package access decides about read rights; a stream checks
+// them again before each batch of events.
 package stream
 
 import (
@@ -36,12 +36,12 @@ type Ledger interface {
 // Server opens event streams.
 type Server struct {
 	Config
-	Streams limit.Shares // open ones
+	Streams limit.Shares // open streams
 
 	tail *tail
 }
 
-// New returns a Server. Its streams get events while Run runs.
+// New returns a Server. Its streams receive events while Run runs.
 func New(config Config) *Server {
 	return &Server{
 		Config: config, Streams: limit.Shares{Size: config.Max},
@@ -54,7 +54,8 @@ func New(config Config) *Server {
 // Run reads new events for the open streams until ctx ends.
 func (v *Server) Run(ctx context.Context) error { return v.tail.run(ctx) }
 
-// Open starts a stream after the event that the client named. If `named` is nil, `standard` chooses the position.
+// Open returns a stream that starts after the event `named`. If `named` is nil, `standard` returns the position. If the
+// events after `named` are not in the ledger, the stream begins with a reset message.
 func (v *Server) Open(
 	ctx context.Context, filter ledger.EventFilter, topics []api.Topic, named *int64,
 	standard func(oldest, newest int64) int64,

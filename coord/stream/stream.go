@@ -15,7 +15,7 @@ import (
 
 const (
 	heartbeat = 15 * time.Second
-	// A reader that accepts no bytes for this long is disconnected; it can resume at its place.
+	// A reader that accepts no bytes for writeWithin is disconnected; it can resume at its position.
 	writeWithin   = 10 * time.Second
 	eventsAtOnce  = 200
 	retryAfterCut = "retry: 1000\n\n" // milliseconds, for browsers
@@ -31,7 +31,7 @@ type Stream struct {
 	ctx    context.Context
 	filter ledger.EventFilter
 	after  int64
-	reset  bool // the events directly after `after` are gone
+	reset  bool // the ledger no longer has the events that the reader asked for
 }
 
 // VisitWatchResponse streams the events as the response.
@@ -122,7 +122,8 @@ func (s *Stream) pause(d time.Duration) {
 	}
 }
 
-// write writes the available events. It reports whether it wrote any, and whether more may follow at once.
+// write writes the available events. wrote reports whether there were any, and more reports whether further events may
+// be available at once.
 func (s *Stream) write(w http.ResponseWriter, control *http.ResponseController) (wrote, more bool, err error) {
 	notes, upTo, ok := s.server.tail.after(s.after, s.filter, eventsAtOnce)
 	more = len(notes) == eventsAtOnce
@@ -134,7 +135,7 @@ func (s *Stream) write(w http.ResponseWriter, control *http.ResponseController) 
 	if err := s.server.Still(s.ctx); err != nil { // after the read: events after the end of a session must not be sent
 		return false, false, err
 	}
-	s.after = max(s.after, upTo) // events that the filter skipped need no second look
+	s.after = max(s.after, upTo) // events that the filter skipped are not read again
 	if len(notes) == 0 {
 		return false, false, nil
 	}

@@ -22,10 +22,10 @@ const (
 type tail struct {
 	ledger  Ledger
 	log     *slog.Logger
-	stored  func() <-chan struct{} // returns a channel that is closed when the ledger stores more
+	stored  func() <-chan struct{} // returns a channel that is closed when the ledger stores further events
 	limit   int                    // in bytes, tailBytes
 	grown   broadcast.Signal       // signals that the tail has more events
-	watched chan struct{}          // gets a token when the first stream opens
+	watched chan struct{}          // receives a token when the first stream opens
 
 	mu       sync.Mutex
 	watchers int
@@ -33,10 +33,10 @@ type tail struct {
 	// notes has every event with an id above `from` and at most `to`, oldest first.
 	from, to int64
 	notes    []note
-	size     int // of notes, in bytes
+	size     int // size of notes, in bytes
 }
 
-// run reads new events until ctx ends, as long as there are streams.
+// run reads new events until ctx ends. It does not read while no stream is open.
 func (t *tail) run(ctx context.Context) error {
 	for {
 		stored := t.stored() // before the read, so that rows stored during it are found next time
@@ -119,7 +119,7 @@ func (t *tail) add(after int64, notes []note) {
 	t.grown.Wake()
 }
 
-// watch keeps the tail until release is called.
+// watch registers a stream. The tail is kept until all streams have called release.
 func (t *tail) watch() (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +139,8 @@ func (t *tail) watch() (release func()) {
 }
 
 // after returns at most max selected events after event id. The result is complete up to event upTo. If the tail starts
-// later, ok is false and upTo is the newest event that it has read; all events up to it are in the ledger.
+// after event id, ok is false and upTo is the newest event that the tail has read. The ledger has all events up to
+// upTo.
 func (t *tail) after(id int64, filter ledger.EventFilter, max int) (notes []note, upTo int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
