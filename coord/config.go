@@ -50,14 +50,14 @@ type Config struct {
 	// RequestsPerSecond limits the requests of one remote address, and of one logged-in person. 0 means
 	// DefaultRequestsPerSecond. Bursts may be twice as large.
 	RequestsPerSecond float64
-	// SubmissionsPerSecond limits the submissions of one project; 0 means no limit. Bursts may be twice as large. A
-	// large submission counts as several. Other signed texts, such as cancellations, are limited to a fifth of it for
-	// each person.
+	// SubmissionsPerSecond limits the submissions of one project; 0 means no limit. Bursts may be twice as large. A large
+	// submission counts as several. Other signed texts, such as cancellations, are limited to a fifth of this rate per
+	// person.
 	SubmissionsPerSecond float64
 	// DatacenterShare limits the bytes of one datacenter's events in the ledger. 0 derives the limit from LedgerSpace.
 	DatacenterShare int64
-	// LedgerSpace returns the free space of the ledger's disk and the size of the ledger, 0 if the disk is unknown. It
-	// may be nil.
+	// LedgerSpace returns the free space of the ledger's disk and the size of the ledger, in bytes. The size is 0 if the
+	// disk is unknown. LedgerSpace may be nil.
 	LedgerSpace func() (free, ledger int64)
 	MaxStreams  int // open event streams, DefaultMaxStreams if 0
 	// Grace limits how long in-flight requests may run after shutdown begins; 10 s if 0.
@@ -69,8 +69,8 @@ type Config struct {
 	TLS *tls.Config
 	// Certificates describes the certificates of this coordinator. It may be nil.
 	Certificates func() ([]writ.Certificate, error)
-	// PublicCertificate returns the validity period of the TLS certificate for browsers. It is nil
-	// without such a certificate.
+	// PublicCertificate returns the validity period of the TLS certificate for browsers. It is nil if there is no such
+	// certificate.
 	PublicCertificate func() (from, until time.Time)
 	// Webhooks are the endpoints that an operator has configured for notifications.
 	Webhooks []webhook.Endpoint

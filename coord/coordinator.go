@@ -54,7 +54,7 @@ type Coordinator struct {
 	delivery  *delivery.Service
 	monitor   *monitor
 	streams   *stream.Server
-	lines     limit.Lines   // rate-limited log lines about the input of others
+	lines     limit.Lines   // limits repeated log lines about input from clients and datacenters
 	stopping  chan struct{} // closed when Run ends, which ends the streams
 	shares    shares
 	probe     probe
@@ -79,7 +79,7 @@ func New(config Config) (*Coordinator, error) {
 	c.probe.ledger, c.probe.log, c.probe.news = c.Ledger, c.Log, &c.news
 	c.rosters = rosters.New(c.Ledger, c.Cluster, c.Now, c.Log)
 	c.rosters.Adopted = func(previous, next *identity.Roster) {
-		c.news.Wake() // pages recheck the rights of their readers
+		c.news.Wake() // open pages recheck the rights of their readers
 		supervisors{c}.endStrangers(previous, next)
 	}
 	c.expiries = expiry.Watch{

@@ -7,9 +7,9 @@ import (
 	"writ"
 )
 
-// followEvery bounds the delay until a coordinator sees the writes of another coordinator to their shared ledger. It
-// polls: two cheap queries twice a second, for new rosters and for the newest event, cost less than a connection that
-// listens for notifications. Polling also misses no change, as such a connection would while it is down.
+// followEvery is the interval at which a coordinator polls a shared ledger for the writes of other coordinators. The
+// two queries, for new rosters and for the newest event, cost less than a connection that listens for notifications.
+// Such a connection would also miss changes while it is down.
 const followEvery = 500 * time.Millisecond
 
 // shared is implemented by ledgers that several coordinators may share.
@@ -21,8 +21,8 @@ func (c *Coordinator) sharesLedger() bool {
 	return ok && l.Shared()
 }
 
-// follow wakes all local waiters if the ledger has new events. Events of this coordinator were announced already; the
-// repeated wake is cheap.
+// follow adopts new rosters of the ledger, and wakes all local waiters if the ledger has new events. Waiters were
+// already woken for events that this coordinator stored; waking them again is cheap.
 func (c *Coordinator) follow(ctx context.Context) {
 	if err := c.rosters.Follow(ctx); err != nil && ctx.Err() == nil {
 		code := writ.CodeOf(err)

@@ -196,7 +196,7 @@ func (h copyHandlers) ownName(ctx context.Context) string {
 // maxNodeLines limits the lines of its log that a node returns in one answer.
 const maxNodeLines = 1000
 
-// GetNodeLog asks a node, through its datacenter, for lines of its log. The coordinator does not store them.
+// GetNodeLog asks a node, through its datacenter, for lines of its log. The coordinator does not store the lines.
 func (h copyHandlers) GetNodeLog(
 	ctx context.Context, r apiserver.GetNodeLogRequestObject,
 ) (apiserver.GetNodeLogResponseObject, error) {

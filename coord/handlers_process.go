@@ -20,8 +20,7 @@ func (h processHandlers) GetHealth(
 	return apiserver.GetHealth200JSONResponse{Alive: true, Version: h.c.Version}, nil
 }
 
-// GetReadiness reports whether the coordinator can accept submissions. It accepts them without a connected datacenter,
-// too.
+// GetReadiness reports whether the coordinator can accept submissions. This does not require a connected datacenter.
 func (h processHandlers) GetReadiness(
 	ctx context.Context, _ apiserver.GetReadinessRequestObject,
 ) (apiserver.GetReadinessResponseObject, error) {

@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// GetStanding asks the datacenter for the state of a run. Its signed answer is passed on unchanged.
+// GetStanding asks the datacenter of a run for the state of the run. The signed answer is returned unchanged.
 func (h standingHandlers) GetStanding(
 	ctx context.Context, r apiserver.GetStandingRequestObject,
 ) (apiserver.GetStandingResponseObject, error) {
@@ -25,7 +25,7 @@ func (h standingHandlers) GetStanding(
 	return apiserver.GetStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
-// GetNodeStanding asks the datacenter for the state of a node. Its signed answer is passed on unchanged.
+// GetNodeStanding asks a datacenter for the state of one of its nodes. The signed answer is returned unchanged.
 func (h standingHandlers) GetNodeStanding(
 	ctx context.Context, r apiserver.GetNodeStandingRequestObject,
 ) (apiserver.GetNodeStandingResponseObject, error) {
@@ -34,7 +34,7 @@ func (h standingHandlers) GetNodeStanding(
 	return apiserver.GetNodeStanding200JSONResponse{Proof: proof}, err
 }
 
-// GetTokenStanding asks the datacenter for the state of its join tokens. Its signed answer is passed on unchanged.
+// GetTokenStanding asks a datacenter for the state of its join tokens. The signed answer is returned unchanged.
 func (h standingHandlers) GetTokenStanding(
 	ctx context.Context, r apiserver.GetTokenStandingRequestObject,
 ) (apiserver.GetTokenStandingResponseObject, error) {
@@ -43,8 +43,8 @@ func (h standingHandlers) GetTokenStanding(
 	return apiserver.GetTokenStanding200JSONResponse{Proof: proof}, err
 }
 
-// GetHoldStanding asks a datacenter for the state of its holds. Its signed answer is passed on unchanged, so the
-// request must not contain a project that the reader may not read.
+// GetHoldStanding asks a datacenter for the state of its holds. The signed answer is returned unchanged, so the request
+// must not contain a project that the reader may not read.
 func (h standingHandlers) GetHoldStanding(
 	ctx context.Context, r apiserver.GetHoldStandingRequestObject,
 ) (apiserver.GetHoldStandingResponseObject, error) {
@@ -56,7 +56,7 @@ func (h standingHandlers) GetHoldStanding(
 	return apiserver.GetHoldStanding200JSONResponse{Proof: proof}, err
 }
 
-// standing asks a datacenter for a signed state. A client chooses the nonce.
+// standing asks a datacenter for a signed state. digits is the nonce of the client in hex.
 func (h standingHandlers) standing(
 	ctx context.Context, datacenter, digits string, verb link.Verb, paramsFor func(nonce []byte) any,
 ) ([]byte, error) {
@@ -87,7 +87,7 @@ func mayRead(who *access.Viewer, projects []writ.ProjectID) error {
 	return nil
 }
 
-// ListAdoptions asks the datacenters which roster is in force there. Their signed answers are passed on unchanged.
+// ListAdoptions asks all datacenters for the roster version that they use. The signed answers are returned unchanged.
 func (h standingHandlers) ListAdoptions(
 	ctx context.Context, r apiserver.ListAdoptionsRequestObject,
 ) (apiserver.ListAdoptionsResponseObject, error) {

@@ -119,7 +119,7 @@ func (h workHandlers) ListRuns(
 }
 
 // runFilter parses the parameters that filter runs. Clients omit unset parameters, because coordinators of earlier
-// versions reject unknown ones.
+// versions reject parameters that they do not support.
 func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
 	filter := ledger.RunFilter{
 		Signer: api.Value(p.Signer), Script: api.Value(p.Script), Deployment: api.Value(p.Deployment),
@@ -264,7 +264,7 @@ func (h workHandlers) Watch(
 	if err != nil {
 		return nil, err
 	}
-	projects, err := h.projects(ctx, "") // also excludes events without a project
+	projects, err := h.projects(ctx, "") // for a reader of some projects, the list also excludes events without a project
 	if err != nil {
 		return nil, err
 	}

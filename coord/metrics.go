@@ -38,8 +38,8 @@ func newMonitor(c *Coordinator) *monitor {
 	return m
 }
 
-// readWithin limits how long a scrape waits for the ledger and for datacenters. Late values are omitted, so that the
-// others remain available while the ledger is down.
+// readWithin limits how long a scrape waits for the ledger and for datacenters. Late metrics are omitted, so that all
+// other metrics remain available while the ledger is down.
 const readWithin = 5 * time.Second
 
 // parts returns the metrics that each scrape reads again. The registry reads the parts concurrently, because the ledger

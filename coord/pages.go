@@ -46,7 +46,7 @@ func (v pageView) Loads(ctx context.Context, resources []writ.Resource) ([]api.L
 // reason.
 func (v pageView) News() <-chan struct{} { return v.c.news.Next() }
 
-// pageReader describes the reader of a request to the dashboard.
+// pageReader returns the reader of a request to the dashboard, with the reader's rights.
 func (c *Coordinator) pageReader(ctx context.Context) page.Reader {
 	who := access.ViewerOf(ctx)
 	reader := page.Reader{All: who.All, Projects: who.Projects}

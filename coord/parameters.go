@@ -46,7 +46,8 @@ func (h base) selected(
 	return s, err
 }
 
-// datacenter returns the id of the datacenter whose id or name is text; "" stays "".
+// datacenter returns the id of the datacenter with this id or name, and "" for "". It does not check whether an id
+// exists.
 func (h base) datacenter(ctx context.Context, text string) (writ.DatacenterID, error) {
 	if text == "" || writ.ValidUUID(text) {
 		return writ.DatacenterID(text), nil
@@ -64,8 +65,8 @@ func (h base) datacenter(ctx context.Context, text string) (writ.DatacenterID, e
 				"`writ dc list` lists the datacenters"))
 }
 
-// projects returns the projects of a list: the one with an id or name, if the viewer may read it, or all readable
-// projects for "". An empty result means all projects, so only a viewer of all projects gets one.
+// projects returns the projects that a request selects. text is the id or name of a readable project, or "" for all
+// readable projects. An empty result means all projects; only a viewer of all projects gets it.
 func (h base) projects(ctx context.Context, text string) ([]writ.ProjectID, error) {
 	who := access.ViewerOf(ctx)
 	switch {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	checkEvery  = time.Second      // the ledger is checked at most this often on request
-	watchLedger = 10 * time.Second // the default interval without requests
+	checkEvery  = time.Second      // minimum time between two checks of the ledger
+	watchLedger = 10 * time.Second // default interval of checks without requests
 )
 
 // probe holds the result of the last check of the ledger.
 type probe struct {
 	ledger ledger.Ledger
 	log    *slog.Logger
-	news   *broadcast.Signal // signals a change
-	every  time.Duration     // interval without requests; watchLedger if 0
+	news   *broadcast.Signal // signals a change of the result
+	every  time.Duration     // interval of checks without requests; watchLedger if 0
 	mu     sync.Mutex
 	at     time.Time
 	err    error
@@ -38,7 +38,8 @@ const (
 // watch checks the ledger, so that the log reports damage and full disks even without requests.
 func (p *probe) watch(ctx context.Context) { _ = p.check(ctx) }
 
-// check returns an error if the ledger is unusable. It logs each change.
+// check returns an error if the ledger is unusable. Within checkEvery it returns the previous result. It logs each
+// change of the result.
 func (p *probe) check(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Retention times of the ledger's copies.
+// Retention times of rows in the ledger.
 const (
 	keepEvents        = 7 * 24 * time.Hour
 	keepRuns          = 90 * 24 * time.Hour
@@ -28,8 +28,9 @@ func (c *Coordinator) prune(ctx context.Context) {
 	}
 }
 
-// runsBefore returns the time before which ended runs are deleted. The age of a run counts up to the latest end of a
-// run, which a datacenter reported: otherwise a clock here that is far ahead would delete all runs.
+// runsBefore returns the time before which ended runs are deleted. If `now` is after the latest end of a run, which a
+// datacenter reported, that end replaces `now`. Otherwise a clock of this coordinator that is far ahead would delete
+// all runs.
 func runsBefore(now, latestEnd time.Time) time.Time {
 	if latestEnd.Before(now) {
 		now = latestEnd

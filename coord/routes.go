@@ -14,8 +14,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// routes assembles the API, the link and the dashboard, with the middleware that limits cost and checks access. Each
-// handler implements its own route.
+// routes assembles the API, the link and the dashboard, with the middleware that limits cost and checks access.
 func (c *Coordinator) routes() http.Handler {
 	r := chi.NewRouter()
 	var router chi.Routes = r

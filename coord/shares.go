@@ -19,13 +19,14 @@ const (
 // space describes the disk space for the ledger.
 type space struct {
 	fixed       int64 // limit of a datacenter, 0 if it is derived from the other fields
-	free        int64 // on the disk
+	free        int64 // free bytes on the ledger's disk
 	ledger      int64 // size of the ledger; 0 if its disk is unknown
 	datacenters int
 }
 
-// limit returns the maximum bytes of one datacenter's events, and whether the limit applies now. It is an equal share
-// of half the disk, and applies only while less than a quarter of the disk is free.
+// limit returns the maximum bytes of one datacenter's events, and whether the limit applies now. A fixed limit, and
+// serverShare for an unknown disk, always apply. Otherwise the limit is an equal share of half the disk, and applies
+// only while less than a quarter of the disk is free.
 func (s space) limit() (bytes int64, counts bool) {
 	switch {
 	case s.fixed > 0:
@@ -66,9 +67,8 @@ func (s *shares) check(ctx context.Context, c *Coordinator, datacenter writ.Data
 		WithHint("inspect the events of the datacenter; free space on the ledger's disk, or start the coordinator with a larger --datacenter-share")
 }
 
-// claimRefresh reports whether the caller has to refresh the shares. Other callers use the old shares meanwhile, so
-// that a slow ledger delays one caller only. Before the first refresh there are no shares, and every caller has to
-// refresh.
+// claimRefresh reports whether the caller must refresh the shares. Other callers use the old shares meanwhile, so that
+// a slow ledger delays only one caller. Until the first refresh is complete, every caller must refresh.
 func (s *shares) claimRefresh() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// explainer shows runs with the reasons why they wait.
+// explainer finds the reasons why runs wait.
 type explainer struct {
 	ledger   ledger.Ledger
 	links    *link.Listener
@@ -160,12 +160,12 @@ func whyIll(n writ.Node) writ.Reason {
 }
 
 // whyCallsWait describes the first open call with a known reason to wait: its node does not work, or the call has a
-// reason. The progress of a running call does not count. Without any reason, it describes the first call.
+// reason. The progress of a running call does not count. If no call has a reason, it describes the first call.
 func whyCallsWait(calls []writ.Call, ill map[writ.NodeID]writ.Reason) writ.Reason {
 	if len(calls) == 0 {
 		return writ.Reason{}
 	}
-	awaited := func(c writ.Call) bool { return c.Why.Code != writ.ReasonUnused } // others do not delay the run
+	awaited := func(c writ.Call) bool { return c.Why.Code != writ.ReasonUnused } // an unused call does not delay the run
 	first := calls[max(slices.IndexFunc(calls, func(c writ.Call) bool {
 		return awaited(c) && (!ill[c.Node].IsZero() || c.Reason != "" && c.State != writ.CallRunning)
 	}), slices.IndexFunc(calls, awaited), 0)]
