@@ -55,8 +55,8 @@ func isNews(now, last *writ.Beat) bool {
 		now.Every != last.Every || !reflect.DeepEqual(now.Health, last.Health)
 }
 
-// everyOf returns the seconds between two beats of a node. A node without jobs sends a beat every third of the silence
-// that the signed roster allows (at.Silence.Silent), but at least every nodes.MaxBeatSeconds.
+// everyOf returns the seconds between two beats of a node: 1 if the node has jobs or no valid roster (at is nil).
+// Otherwise it is nodes.MaxBeatSeconds, or a third of at.Silence.Silent if that is shorter, but at least 1.
 func everyOf(jobs int, at *identity.Datacenter) int64 {
 	switch {
 	case jobs > 0 || at == nil:

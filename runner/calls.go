@@ -14,7 +14,8 @@ type calls struct{ open sync.Map }
 // errLooking is the error for a driver that ignores its deadline.
 var errLooking = errors.New("the driver has not finished its maintenance")
 
-// errNotAsked is errLooking for a driver that was not called, because its previous call has not returned.
+// errNotAsked wraps errLooking. It is the error for a driver that was not called, because its previous call has not
+// returned.
 var errNotAsked = fmt.Errorf("%w", errLooking)
 
 // asked calls a driver through `ask`, with a context that ends after `most`. If the call has not returned stuckAfter

@@ -36,7 +36,7 @@ type work struct {
 
 	said  string    // last progress text; guarded by the desk
 	begun bool      // the driver was called; guarded by the desk
-	stuck time.Time // time since which the driver has ignored the job's deadline, or zero
+	stuck time.Time // when the driver began to ignore the job's deadline, or zero
 }
 
 // repeatable reports whether the job may be carried out again when the outcome of an earlier execution is unknown.

@@ -198,7 +198,7 @@ func superseded(module string, resource writ.ResourceID, seen sal.Observation) w
 	return o
 }
 
-// addUnrecorded adds objects on the host whose names are of a driver's form and that have no record. Processes among
+// addUnrecorded adds objects on the host that follow the naming scheme of a driver but have no record. Processes among
 // them count as still running.
 func (f *fence) addUnrecorded(ctx context.Context, answer *nodes.FenceAnswer) {
 	for _, d := range f.drivers {

@@ -38,7 +38,7 @@ type outbox struct {
 
 type pendingResult struct {
 	result *writ.Result
-	until  time.Time     // afterwards the result is dropped
+	until  time.Time     // time after which the result is dropped
 	due    time.Time     // time of the next send, if it is not fresh
 	pause  time.Duration // delay after the next send
 	fresh  bool          // is in outbox.fresh
@@ -47,7 +47,7 @@ type pendingResult struct {
 	was    bool          // sent is closed
 }
 
-// resend is a result's entry in outbox.later. The entry is stale if the result was acknowledged, expired, is in
+// resend is a result's entry in outbox.later. The entry is stale if the result was acknowledged, has expired, is in
 // outbox.fresh, or is due at another time.
 type resend struct {
 	result *pendingResult
@@ -61,8 +61,8 @@ func newOutbox(send func(context.Context, []*writ.Result) error) *outbox {
 }
 
 // post enqueues the result of a job. The last possible delivery of the job is at the time `until`. The returned channel
-// is closed once the transport has accepted the result. A result that is already queued is sent again immediately, with
-// the initial delay.
+// is closed once the transport has accepted the result. If the result is already queued, post sends it again
+// immediately and resets its delay.
 func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

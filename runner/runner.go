@@ -36,7 +36,8 @@ import (
 )
 
 const (
-	// DefaultSlots is the number of concurrent jobs if Runner.Slots is unset. It also limits the results in one commit.
+	// DefaultSlots is the number of concurrent jobs if Runner.Slots is unset. The slots also limit how many results can
+	// share a commit of the journal.
 	DefaultSlots = 64
 	// DefaultGrace limits how long running jobs may continue after shutdown begins.
 	DefaultGrace = 10 * time.Second
@@ -67,7 +68,7 @@ type Runner struct {
 	Grace    time.Duration // DefaultGrace if 0
 	// Transfers serves copies of this node's resources to other nodes; nil serves none.
 	Transfers *Transfers
-	// Peers lists the address ranges from which this node may fetch, in addition to the internet.
+	// Peers lists the address ranges from which this node may fetch, in addition to public addresses.
 	Peers []netip.Prefix
 	// Now is the node's wall clock, time.Now if nil. It decides when envelopes expire. It may jump forward and back at
 	// any time.

@@ -14,10 +14,10 @@ import (
 // needed because a refusal may be lost. If the queue has no accounts, the interval is member.AskEvery.
 const standingEvery = time.Minute
 
-// standing is the membership of the node, as the supervisor confirms it.
+// standing checks the membership of the node with the supervisor.
 type standing struct {
 	*base
-	known chan struct{} // closed once the supervisor has confirmed it
+	known chan struct{} // closed once the supervisor has answered for the first time
 	once  sync.Once
 }
 

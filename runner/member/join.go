@@ -111,8 +111,8 @@ func Joined(dir string) bool {
 	return err == nil
 }
 
-// LogCannotJoin is the log message for the first two failures with the same error, with "again" and "err". The init
-// process of a machine reads it.
+// LogCannotJoin is the log message for the first two failures with the same error. Its attributes are "again" and
+// "err". The init process of a machine reads it.
 const LogCannotJoin = "cannot join yet, and try again"
 
 // Place describes a host's membership, as far as the host knows.

@@ -53,7 +53,7 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	case <-ctx.Done():
 		return "", "", context.Cause(ctx)
 	}
-	// The timer may have fired in the moment of the removal, or the node was removed in an earlier incarnation.
+	// The timer may have fired at the moment of the removal, or the node was removed in an earlier incarnation.
 	if Left(l.member.Admission()) {
 		return "", "", l.member.Rejected()
 	}

@@ -79,10 +79,10 @@ type Queue interface {
 
 	// Send appends a message to a stream.
 	Send(ctx context.Context, stream Stream, body []byte) error
-	// Receive waits up to wait for messages on any of the streams and returns at most 100 of them, oldest first per
-	// stream. An empty result is not an error. Each stream has one reading process at a time. When a process reads a
-	// stream for the first time, it first gets the messages that the previous process received and did not acknowledge. A
-	// defect of one stream does not affect the others.
+	// Receive waits for messages on any of the streams, for at most the duration `wait`. It returns at most 100 messages,
+	// oldest first per stream. An empty result is not an error. Each stream has one reading process at a time. When a
+	// process reads a stream for the first time, it first gets the messages that the previous process received and did
+	// not acknowledge. A defect of one stream does not affect the others.
 	Receive(ctx context.Context, wait time.Duration, streams ...Stream) ([]Message, error)
 	// Acknowledge permanently removes messages that Receive returned.
 	Acknowledge(ctx context.Context, messages ...Message) error

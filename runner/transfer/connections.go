@@ -26,10 +26,10 @@ var (
 	errAgain   = errors.New("the other node has reconnected")
 )
 
-// connections holds all connections to the transfer endpoint. A new connection is always accepted. If then more than
-// maxUnauthenticated connections have no transfer grant, the oldest of them from the network with the most of them is
-// closed. Therefore an attacker with many connections loses only its own, and a connection with a transfer grant is
-// never closed to make room. Each transfer has at most one connection.
+// connections holds all connections to the transfer endpoint. A new connection is always accepted. If more than
+// maxUnauthenticated connections then have no transfer grant, one of these is closed: the oldest from the network that
+// has the most. Therefore an attacker with many connections loses only its own, and a connection with a transfer grant
+// is never closed to make room. Each transfer has at most one connection.
 type connections struct {
 	mu              sync.Mutex
 	unauthenticated []*client          // in order of arrival

@@ -234,8 +234,8 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGra
 	return &w, nil
 }
 
-// keep calls prepare and sends keep-alive messages until it returns. After a nil error, the caller holds a token of
-// g.streams and must return it.
+// keep calls prepare and sends keep-alive messages until prepare returns. After a nil error, the caller holds a token
+// of g.streams and must return it.
 func (g *Giver) keep(
 	ctx context.Context, client *client, to io.Writer, ship sal.Shipment,
 ) (archive sal.Archive, err error) {

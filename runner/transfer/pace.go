@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// newPace returns a limiter for bytes per second, or nil if bytes is not positive. The burst is the amount of 1/20
-// second, so that late timers do not reduce the rate.
+// newPace returns a limiter for bytes per second, or nil if bytes is not positive. The burst is the number of bytes in
+// 1/20 second, so that late timers do not reduce the rate.
 func newPace(bytes int64) *rate.Limiter {
 	if bytes <= 0 {
 		return nil

@@ -323,6 +323,6 @@ func serveBeginsWithoutTransport(t *testing.T, transport Transport) {
 
 	transport.Cut(t)
 	again := serveAll(t, worker, 2)
-	again.stop() // Serve ends nevertheless
+	again.stop() // Serve must end although the transport is cut
 	transport.Restore(t)
 }

@@ -212,7 +212,7 @@ func isReply(err error) bool {
 	return err == nil || ok
 }
 
-// offences are the offences of nodes since the last survey, one of each kind per node.
+// offences holds the offences of nodes since the last survey, added up by node and kind.
 type offences struct {
 	mu  sync.Mutex
 	all map[offence]queue.Finding

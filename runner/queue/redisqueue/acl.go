@@ -220,7 +220,7 @@ func hashOf(password string) string {
 }
 
 // unsupported returns an error that wraps errors.ErrUnsupported if Redis has no accounts or the supervisor may not
-// manage them. It converts any other error like away.
+// manage them. It converts any other error with away.
 func unsupported(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return away(ctx, err)

@@ -36,7 +36,7 @@ type prefetcher struct {
 
 	mu    sync.Mutex
 	taken []takenTask     // taken from the queue, not yet returned to asynq
-	given map[string]bool // IDs of tasks that asynq has
+	given map[string]bool // IDs of tasks that asynq has received and not finished
 	asked int             // number of requests for tasks
 }
 

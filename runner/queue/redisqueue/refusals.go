@@ -14,7 +14,7 @@ import (
 // is deleted. It has 128 entries by default, each as large as a request.
 
 const (
-	refusalsRead = 1000    // read entries: all, unless the operator configured a longer log
+	refusalsRead = 1000    // number of entries to read: all, unless the operator configured a longer log
 	refusalLong  = 4 << 10 // minimum size in bytes of a suspicious entry
 	refusalsMost = 1 << 20 // limit in bytes for all suspicious entries
 )

@@ -104,9 +104,9 @@ func (s *service) repairUntilEnd(ctx context.Context) {
 
 // repair compares the active tasks in Redis with the active tasks of this process. A task whose handler returned before
 // the previous repair, or before this one if `before` is nil, is removed. A task without a delivery in this process is
-// unknown and returns to the queue. If `before` is not nil, it must also contain the task, which may be in transit from
-// Redis to its handler. A task that asynq received is refused if `before` contains it and it still has no handler.
-// repair returns the unknown tasks, as `before` for the next call.
+// unknown. It returns to the queue at once if `before` is nil. Otherwise it returns only if `before` contains it,
+// because the task may be in transit from Redis to its handler. A task that asynq received is refused if `before`
+// contains it and it still has no handler. repair returns the unknown tasks, as `before` for the next call.
 func (s *service) repair(ctx context.Context, before []string) (strangers []string, err error) {
 	var active, failed *redis.StringSliceCmd
 	_, err = s.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {

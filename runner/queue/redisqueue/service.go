@@ -123,7 +123,7 @@ func growStack(i int) byte {
 }
 
 // run handles a task once, as soon as a slot is free. It returns nil if the task was handled, with any result. asynq
-// also counts slots, but when it gives up a task whose handler still runs, it frees the slot.
+// also counts slots, but it frees the slot of a task that it gives up, even if the handler still runs.
 func (s *service) run(ctx context.Context, task queue.Task) error {
 	d, fresh := s.queue.deliveries.begin(s.node, task.ID)
 	if !fresh {

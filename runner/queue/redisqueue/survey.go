@@ -48,8 +48,8 @@ func (s *sweep) unexplained(used int64) bool {
 }
 
 // belongings is the memory use of a node in Redis. long counts the bytes of lists and sorted sets with entries longer
-// than task IDs: a script of asynq reads all entries at once, and with long ones Redis is blocked for a second even
-// within the budget.
+// than task IDs: a script of asynq reads all entries at once, and long entries block Redis for a second even within the
+// budget.
 type belongings struct{ bytes, items, keys, long int64 }
 
 // over returns a finding if the node exceeds its budget.
