@@ -26,7 +26,7 @@ func (c *Coordinator) sharesLedger() bool {
 func (c *Coordinator) follow(ctx context.Context) {
 	if err := c.rosters.Follow(ctx); err != nil && ctx.Err() == nil {
 		code := writ.CodeOf(err)
-		if times, say := c.lines.Say("rosters of the ledger "+string(code), time.Now()); say { // it runs twice a second
+		if times, say := c.lines.Say("rosters of the ledger "+string(code), time.Now()); say { // follow runs twice a second
 			c.Log.WarnContext(ctx, "read the rosters of the ledger; trying again", "code", code, "err", err, "times", times)
 		}
 	}

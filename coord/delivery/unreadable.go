@@ -34,7 +34,8 @@ func (s *Service) Unreadable(run writ.RunID) *writ.Error {
 	return s.unreadable.errors[run]
 }
 
-// NoteUnreadable logs an unreadable row of the ledger. A submission is not delivered, and its run shows the error.
+// NoteUnreadable logs an unreadable row of the ledger. If the row is a submission, it is not delivered, and its run
+// shows the error.
 func (s *Service) NoteUnreadable(row ledger.Unreadable) {
 	err := row.Error()
 	s.Log.ErrorContext(context.Background(), "row of the ledger is unreadable; it is skipped", "row", row.Row, "err", err,

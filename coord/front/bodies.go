@@ -23,7 +23,7 @@ var PlanPath = regexp.MustCompile(`^/v1/datacenters/[^/]+/plan$`)
 // Limits of JSON bodies.
 const (
 	maxRegistration = 16 << 10
-	maxProposal     = link.MaxFrame - 4<<10 // it is forwarded in one frame
+	maxProposal     = link.MaxFrame - 4<<10 // a proposal is forwarded in one frame
 )
 
 // proofPaths are the paths with a SessionProof as body.

@@ -24,8 +24,8 @@ type Front struct {
 	// RefusePage answers a browser that was not admitted to a page.
 	RefusePage func(w http.ResponseWriter, r *http.Request, err error)
 
-	Rates     limit.Addresses // of requests by remote address
-	Readers   limit.Names     // of requests by logged-in person
+	Rates     limit.Addresses // rate of requests by remote address
+	Readers   limit.Names     // rate of requests by logged-in person
 	Bodies    limit.Bodies    // bodies of requests that are being received
 	Answers   limit.Bodies    // large responses in flight
 	Strangers Strangers

@@ -12,8 +12,8 @@ import (
 	"writ/coord/api/apiserver"
 )
 
-// CheckParameters rejects unknown query parameters, empty ones, and lists with an empty item: a misspelled filter, or
-// one with an empty shell variable, would select everything.
+// CheckParameters rejects unknown query parameters, empty parameters, and lists with an empty item: a misspelled
+// filter, or a filter with an empty shell variable, would select everything.
 func CheckParameters(next apiserver.StrictHandlerFunc, _ string) apiserver.StrictHandlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
 		known := map[string]reflect.Value{}

@@ -34,8 +34,8 @@ func (f *Front) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// isRefusal reports whether an error denies access. A read of a missing resource, or with invalid parameters, is not a
-// refusal.
+// isRefusal reports whether an error counts as a refusal. A read of a missing resource, or with invalid parameters, is
+// not a refusal.
 func isRefusal(r *http.Request, code writ.Code) bool {
 	switch kind := code.Info().Kind; r.Method {
 	case http.MethodGet, http.MethodHead:

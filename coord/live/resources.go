@@ -11,7 +11,8 @@ import (
 )
 
 // Listed adds to each resource why its state is not current: its datacenter is disconnected or does not answer, or its
-// node is silent, lost or removed. It also adds their load, with the samples of a day if `samples` is set.
+// node is silent, lost or removed. It also adds the load of each resource, with the samples of a day if `samples` is
+// set.
 func Listed(
 	ctx context.Context, v *View, resources []writ.Resource, samples bool,
 ) ([]api.ListedResource, error) {

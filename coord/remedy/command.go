@@ -56,7 +56,7 @@ func (c Command) First() string {
 	return ""
 }
 
-// WithoutLoss replaces the declaration of a lost node by "writ node show", for readers without the right to make it.
+// WithoutLoss replaces the declaration of a lost node by "writ node show", for readers without the right to declare it.
 func (c Command) WithoutLoss() Command {
 	if c.Verb == DeclareLost {
 		return Node(ShowNode, c.node, c.datacenter)

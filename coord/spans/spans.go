@@ -56,7 +56,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// readOn records the events with ids above `after`, and returns the id of the last one.
+// readOn records the events with ids above `after`, and returns the id of the last event.
 func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
 	for {
 		events, more, err := r.Ledger.Events(ctx, after,

@@ -107,7 +107,7 @@ func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message 
 }
 
 // runEnded returns the message of a run that its datacenter has ended. A resumed run ends again, with another message.
-// The project comes from the ledger, because the event of a datacenter could name another one.
+// The project comes from the ledger, because the event of a datacenter could name another project.
 func (s *Sender) runEnded(e *ledger.Event) *Message {
 	r := e.Run
 	data := &Run{

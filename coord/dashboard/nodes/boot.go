@@ -72,7 +72,7 @@ type bootServer struct {
 // Key identifies the boot server.
 func (s bootServer) Key() string { return string(s.Datacenter) + "/" + s.Token }
 
-// Digest returns the beginning of the digest of its image.
+// Digest returns the beginning of the digest of the boot server's image.
 func (s bootServer) Digest() string { return s.Image[:min(len(s.Image), digestShown)] }
 
 func bootServersOf(dc api.DatacenterBoots, now time.Time) (all []bootServer) {

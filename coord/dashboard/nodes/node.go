@@ -54,7 +54,7 @@ func (d *Pages) node(ctx context.Context, r *http.Request, _ bool) (*page.Page, 
 	return p, nil
 }
 
-// nodeOf returns a node, including removed ones.
+// nodeOf returns a node, which may be removed.
 func (d *Pages) nodeOf(ctx context.Context, datacenter writ.DatacenterID, node writ.NodeID) (writ.Node, error) {
 	filter := ledger.NodeFilter{Datacenter: datacenter, Nodes: []writ.NodeID{node}}
 	for _, filter.Admission = range []writ.Admission{"", writ.AdmissionRemoved} {

@@ -35,7 +35,7 @@ func Counts[K ~string](own *url.URL, parameter string, values []K, numbers map[K
 // Key identifies the count on its page.
 func (c Count) Key() string { return c.Name }
 
-// HTML returns the count with its name, as a link if it has an address.
+// HTML returns the count and its name as a link.
 func (c Count) HTML() Node {
 	class, symbol := "count", Node(nil)
 	if c.IsState {

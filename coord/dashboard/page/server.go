@@ -23,7 +23,8 @@ type view func(ctx context.Context, r *http.Request, quiet bool) (*Page, error)
 type Route struct {
 	Pattern string
 	View    view
-	// Live pages receive updates once a second. Views that query datacenters or read many events are not live.
+	// Live pages receive updates once a second. Views that send requests of their own to datacenters, or read many
+	// events, are not live.
 	Live bool
 }
 

@@ -28,7 +28,7 @@ const (
 	quietNodes = 24
 )
 
-// ListPages serves the lists of runs: all, failed and stuck ones.
+// ListPages serves the lists of runs: all runs, failed runs and stuck runs.
 type ListPages struct {
 	*snapshot.Source
 	Ends       func(ctx context.Context) []expiring.Item // lists the expiring items; may be nil

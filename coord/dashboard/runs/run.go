@@ -144,7 +144,7 @@ func (h runHead) Took() time.Duration { return took(h.Run) }
 type scale struct {
 	From time.Time
 	Span int64 // milliseconds, not 0
-	Open bool  // the run is open: the end is rounded up, and a script moves it
+	Open bool  // the run is open: the end is rounded up, and a script in the browser moves it
 
 	Attempts string // address of the page with each attempt, "" on that page
 }

@@ -79,7 +79,7 @@ func (h *history) Add(now time.Time, queues []api.DatacenterQueues) {
 		}
 	}
 	for key, t := range h.queues {
-		if t.newest() <= number-slotsKept { // its node was removed
+		if t.newest() <= number-slotsKept { // the queue has no recent samples, because its node was removed
 			delete(h.queues, key)
 		}
 	}
@@ -115,7 +115,7 @@ func (h *history) Samples() []sample {
 	return append([]sample{}, h.sums[max(0, len(h.sums)-sumsKept):]...)
 }
 
-// Chart draws the history of a queue until now, without the current slot, so that it changes once per slot only.
+// Chart draws the history of a queue until now, without the current slot, so that the chart changes only once per slot.
 func (h *history) Chart(key NodeKey, now time.Time) Chart {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"writ/identity"
 )
 
-// Datacenter returns a datacenter. If it is not in the roster, only the id is set.
+// Datacenter returns a datacenter. A datacenter that is not in the roster has its short id as name and counts as away.
 func (m *Snapshot) Datacenter(id writ.DatacenterID) api.Datacenter {
 	for _, dc := range m.Datacenters {
 		if dc.ID == id {
@@ -19,7 +19,7 @@ func (m *Snapshot) Datacenter(id writ.DatacenterID) api.Datacenter {
 	return api.Datacenter{ID: id, Name: widget.Short(id), Health: api.DatacenterHealthAway}
 }
 
-// ProjectName returns the name of a project in the roster.
+// ProjectName returns the name of a project in the roster, or a part of its id.
 func (m *Snapshot) ProjectName(id writ.ProjectID) string {
 	for _, p := range m.projects {
 		if p.ID == id {
