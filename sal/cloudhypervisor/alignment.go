@@ -61,7 +61,7 @@ func (a *alignment) align(ctx context.Context, now power) error {
 }
 
 // silenceLimit is the time without a sign of life after which a guest is reported. A kernel that the processor can run
-// shows one within a second.
+// shows a sign of life within a second.
 const silenceLimit = 20 * time.Second
 
 // keepAwake reports a guest that shows no activity. A kernel that the processor cannot run spins for minutes before it
@@ -90,7 +90,7 @@ func alive(dir string, h heard) bool {
 	return h.Alive || err != nil || info.Size() > 0
 }
 
-// keepTaps reports taps that were deleted. A new tap gets the same name, but the process still has the old one open,
+// keepTaps reports taps that were deleted. A new tap may have the same name, but the process still uses the old tap,
 // which is disconnected.
 func (a *alignment) keepTaps() {
 	for _, p := range a.r.Own.Ports {

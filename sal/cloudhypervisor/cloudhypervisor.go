@@ -1,14 +1,14 @@
 // Package cloudhypervisor is the driver of virtual machines. It runs one cloud-hypervisor process per machine: it
 // starts the process, identifies it, calls its API and ends it, and it provides the disks, taps, cloud-init disk and
-// console of the machine. It must not know where images, volumes and networks come from.
+// console of the machine. It does not depend on the implementations of images, volumes and networks.
 //
 // Files below Dir: records/, in the format of package sal, and machines/NAME, where NAME is writ.ResourceID.HostName:
 //
 //	api.sock          the API socket; the process inherits it from the driver
-//	events-ID.json    events of the process; ID identifies one start of it and is recorded before the process exists
+//	events-ID.json    events of the process; ID identifies one start and is recorded before the process exists
 //	seed.img          the cloud-init disk; the only place with values of secrets
-//	kernel, initramfs copies of the boot files (or firmware), if the process has its own user, which cannot read images
-//	console.log       serial output since the last start, and console.log.N-M from before; see logfile.Log
+//	kernel, initramfs copies of boot files (or firmware) for a process with its own user, which cannot read images
+//	console.log       serial output since the last start; console.log.N-M hold earlier output; see logfile.Log
 //	vmm.log           output of the process
 //	snapshots/*       memory and disks
 //	work              an unfinished snapshot
@@ -38,8 +38,8 @@ type Driver struct {
 	Images   sal.Images   // required: kernels and initramfs
 	Volumes  sal.Volumes  // required: disks
 	Networks sal.Networks // required: taps
-	// Others are the other drivers that may use volumes. A machine cannot get a volume that one of them uses. May be
-	// empty.
+	// Others are the other drivers that may use volumes. A machine cannot attach a volume that one of these drivers uses.
+	// May be empty.
 	Others []sal.Users
 	// Program is cloud-hypervisor v53 or newer: a path, or a name to look up on PATH. Empty means "cloud-hypervisor".
 	Program string
@@ -48,7 +48,7 @@ type Driver struct {
 	Firmware string
 	// Accounts are the users for processes; each machine gets its own. If nil, processes run as the user of the driver.
 	Accounts *confine.Accounts
-	// Room returns QUOTA_EXCEEDED if bound exceeds the remaining disk share of its project. May be nil.
+	// Room returns QUOTA_EXCEEDED if bound exceeds the remaining disk share of bound.Project. May be nil.
 	Room func(ctx context.Context, name string, bound sal.Bound) error
 	// Now is the clock for the pauses between restarts; nil means time.Now.
 	Now func() time.Time
@@ -56,7 +56,7 @@ type Driver struct {
 	// reserving is locked while space for a snapshot is checked and recorded.
 	reserving sync.Mutex
 
-	claims sync.Mutex // locked while a record with volumes is compared with the others and written
+	claims sync.Mutex // locked while volumes are checked for other users and the record is written
 	users  confine.Register
 	kvm    string // replaces device in tests
 	mshv   string // replaces mshvDevice in tests
@@ -98,7 +98,7 @@ const (
 type own struct {
 	Phase     phase          `json:"phase"`
 	Power     power          `json:"power"`           // last requested state
-	Ended     string         `json:"ended,omitempty"` // how the guest was ended by the last stop: see catalog.Machine
+	Ended     string         `json:"ended,omitempty"` // how the guest ended at the last stop; see catalog.Machine
 	CPUs      int64          `json:"cpus"`
 	MemoryMiB int64          `json:"memory_mib"`
 	Volumes   []disk         `json:"volumes,omitempty"`
@@ -106,7 +106,7 @@ type own struct {
 	Ports     []sal.Port     `json:"ports,omitempty"`
 	Taps      map[string]int `json:"taps,omitempty"`    // interface indexes of the taps of the process, by name
 	Process   *process       `json:"process,omitempty"` // nil if there is no process
-	// owner of the process and its files; 0 means the user of the driver
+	// user ID of the process and owner of its files; 0 means the user of the driver
 	User      uint32          `json:"user,omitempty"`
 	Kept      map[string]kept `json:"kept,omitempty"`    // snapshots by name
 	Writing   int64           `json:"writing,omitempty"` // bytes reserved for the snapshot in progress
@@ -120,8 +120,8 @@ type disk struct {
 	ReadOnly bool     `json:"read_only,omitempty"`
 }
 
-// sizes holds the size in bytes of each volume's disk as the process knows it. The process reads the size only when it
-// opens the disk.
+// sizes holds, by volume, the disk size in bytes that the process uses. The process reads the size of the file only
+// when it opens the disk.
 type sizes map[writ.UID]int64
 
 // Describe returns the name of the driver and how it confines the processes of machines.
@@ -152,7 +152,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	return j.use(ctx, r)
 }
 
-// Fence implements sal.Fencing. A machine in the middle of a restore gets its disks back and is not started.
+// Fence implements sal.Fencing. If a restore was interrupted, Fence restores the disks and does not start the machine.
 func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -180,8 +180,8 @@ func (d *Driver) job(request sal.Request) *job {
 	return &job{Driver: d, Request: request, dir: d.dirOf(request.Resource)}
 }
 
-// recovered finishes an operation that a crash interrupted and returns the record. It returns nil for a machine whose
-// creation or deletion was interrupted, after removing its parts.
+// recovered finishes an operation that a crash interrupted and returns the record. If the creation or deletion of the
+// machine was interrupted, it removes the machine and returns nil.
 func (j *job) recovered(ctx context.Context, r *sal.Record[own]) (*sal.Record[own], error) {
 	if r == nil {
 		return nil, nil
@@ -294,7 +294,8 @@ func show(r *sal.Record[own], now power) catalog.Machine {
 	return m
 }
 
-// spec returns the arguments that the machine was created with; they contain the names of secrets, not the values.
+// spec returns the arguments of machine.create from the record, or empty arguments if they are invalid. They contain
+// the names of secrets, not the values.
 func spec(r *sal.Record[own]) *catalog.MachineCreate {
 	if args, err := readSpec(r); err == nil {
 		return args

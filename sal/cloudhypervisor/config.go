@@ -9,8 +9,8 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// Limits for growing a running machine with machine.resize. Hotplug capacity for CPUs and memory costs the guest some
-// page tables, so it is a multiple of the initial size.
+// Limits for growing a running machine with machine.resize. The guest needs page tables for CPUs and memory that can be
+// added, so the maximum is growth times the initial size.
 const (
 	growth   = 4
 	maxCPUs  = 255
@@ -61,7 +61,7 @@ func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error
 	for _, p := range r.Own.Ports {
 		n := api.Net{ID: netPrefix + p.Network.HostName(), Tap: p.Device, Mac: p.MAC.String(), Mtu: p.MTU}
 		if r.Own.User != 0 {
-			n.Mtu = 0 // the tap has it already, and only root may set it
+			n.Mtu = 0 // the tap already has this MTU, and only root may set one
 		}
 		c.Net = append(c.Net, n)
 	}
@@ -70,7 +70,8 @@ func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error
 
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// payload returns the boot files of the machine: its kernel, or the firmware, which loads one from the first disk.
+// payload returns the boot files of the machine: kernel and initramfs, or the firmware, which loads a kernel from the
+// first disk.
 func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, error) {
 	args := spec(r)
 	if args.Kernel.Name == "" {

@@ -39,17 +39,17 @@ func (j *job) console(ctx context.Context, r *sal.Record[own], want *catalog.Log
 	}, nil
 }
 
-// consoleOf returns the console log of the machine in dir. Each start renames the file of the output so far.
+// consoleOf returns the console log of the machine in dir. Each start of the machine renames the existing file.
 func consoleOf(dir string, uid writ.UID) *logfile.Log {
 	return &logfile.Log{Path: filepath.Join(dir, consoleName), Stream: string(uid)}
 }
 
-// trimEvery is the interval of console size checks while a runner is present. A serial port writes less than 1 MiB in
-// that time, because each byte stops the guest.
+// trimEvery is the interval of the size checks in Run. A serial port writes less than 1 MiB in that time, because each
+// byte stops the guest.
 const trimEvery = time.Second
 
-// Run trims the output of machines and their processes until ctx ends, then returns nil. Without Run, Keep trims it,
-// less often.
+// Run trims the output of machines and their processes until ctx ends, then returns nil. Without Run, only Keep trims
+// the output, less often.
 func (d *Driver) Run(ctx context.Context) error {
 	for sleep.For(ctx, trimEvery) == nil {
 		d.trimAll()
@@ -68,7 +68,7 @@ func (d *Driver) trimAll() {
 	}
 }
 
-// trim limits the output files of a machine and its process, in the machine's directory.
+// trim limits the size of the console and of the process log in the directory of a machine.
 func trim(dir string, step func(string)) error {
 	var failed error
 	for _, name := range []string{consoleName, logName} {
@@ -84,8 +84,8 @@ func trim(dir string, step func(string)) error {
 	return failed
 }
 
-// ahead is a distance in bytes behind the end of a file. Trimming does not release space within it, because the process
-// may write there meanwhile.
+// ahead is the number of bytes after the end of a file whose disk space trimTo keeps, because the process may write
+// there meanwhile.
 const ahead = 1 << 20
 
 // trimTo punches a hole from the start of a file to the offset `end`, if the file occupies more than `most` bytes. The

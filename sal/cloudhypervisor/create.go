@@ -15,7 +15,7 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// cleaning limits the cleanup after a failure, which does not end with the context of the operation.
+// cleaning limits the cleanup after a failure. The cleanup continues when the context of the operation ends.
 const cleaning = 40 * time.Second
 
 // create makes the machine and starts it. If it fails, it removes everything that it created.
@@ -69,7 +69,7 @@ func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 	return gone, j.clear(ctx, r)
 }
 
-// clear removes everything of the machine, its record last. The data in volumes stays.
+// clear removes the process, cgroup, taps and files of the machine, and finally its record. Data in volumes is kept.
 func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 	r.Own.Phase = deleting
 	if err := j.records().Put(r); err != nil {
@@ -99,8 +99,8 @@ func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// removeDir removes the machine's directory. A socket on which a foreign process listens is kept; it becomes an orphan,
-// as its process is.
+// removeDir removes the machine's directory. It keeps the API socket if a foreign process may listen there; Orphans
+// then reports the directory.
 func (j *job) removeDir() error {
 	socket := filepath.Join(j.dir, socketName)
 	if pid, err := listener(socket); err == nil && pid == 0 {
@@ -108,7 +108,7 @@ func (j *job) removeDir() error {
 	}
 	entries, err := os.ReadDir(j.dir)
 	for _, e := range entries {
-		if path := filepath.Join(j.dir, e.Name()); !strings.HasPrefix(path, socket) { // its lock file is beside it
+		if path := filepath.Join(j.dir, e.Name()); !strings.HasPrefix(path, socket) { // the socket or its lock file
 			err = errors.Join(err, os.RemoveAll(path))
 		}
 	}
@@ -154,8 +154,8 @@ func (j *job) endProcesses(ctx context.Context) error {
 
 func owner(r *sal.Record[own]) sal.Owner { return sal.Owner{Resource: r.Resource, UID: r.UID} }
 
-// bringUp starts the process and calls `make`, which boots the machine or restores a snapshot. prepare makes other
-// files that the machine needs, while the process starts; it may be nil. If bringUp fails, no process is left.
+// bringUp starts the process and calls `make`, which boots the machine or restores a snapshot. prepare creates other
+// files of the machine while the process starts; it may be nil. If bringUp fails, it ends the process.
 func (j *job) bringUp(
 	ctx context.Context, r *sal.Record[own], prepare func(context.Context) error,
 	make func(context.Context, *sal.Record[own], *vmm) error,
@@ -273,7 +273,7 @@ func (j *job) awaitLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
 		if alive(j.dir, h) {
 			return nil
 		}
-		// A process that stays after the shutdown of its guest shows that the guest turned itself off.
+		// If the process continues after the shutdown event, the guest turned itself off.
 		if h.Down && !v.endsWithin(ctx, shutdownGap) {
 			return ctx.Err()
 		}

@@ -18,7 +18,7 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// idOf returns the device ID of a volume. serialOf returns the serial number by which the guest finds it:
+// idOf returns the device ID of a volume. serialOf returns the serial number by which the guest finds the disk:
 // /dev/disk/by-id/virtio-SERIAL.
 func idOf(r *sal.Record[own], v disk) string { return diskPrefix + serialOf(r, v) }
 
@@ -59,10 +59,10 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 	if err != nil {
 		return err
 	}
-	if err := j.records().Put(r); err != nil { // first: of two concurrent claims, one sees the other
+	if err := j.records().Put(r); err != nil { // before the check, so that one of two concurrent claims finds the other
 		return err
 	}
-	err = j.hasVolumes(ctx, r) // a concurrent delete marks the volume first and checks for users then
+	err = j.hasVolumes(ctx, r) // a concurrent delete marks the volume before it checks for users
 	for _, v := range r.Own.Volumes {
 		volume := sal.Owner{
 			Resource: writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindVolume, Name: v.Volume.Name},
@@ -106,8 +106,8 @@ func (j *job) disks(ctx context.Context, r *sal.Record[own]) ([]api.Disk, error)
 	return all, nil
 }
 
-// diskFile returns the disk file of a volume. It creates the file if it is missing, and grows it to the size of the
-// volume, because volumes grow.
+// diskFile returns the path of the disk file of a volume. It creates a missing file, and grows the file if the volume
+// has grown.
 func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string, error) {
 	volume, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume)
 	if err != nil {
@@ -131,7 +131,7 @@ func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string,
 	return path, j.chownDisk(r, v, volume)
 }
 
-// measure records the disk sizes that the process has found.
+// measure stores in r the current disk sizes, which the process has just read.
 func (j *job) measure(ctx context.Context, r *sal.Record[own]) error {
 	r.Own.Sizes = sizes{}
 	for _, v := range r.Own.Volumes {
@@ -200,7 +200,7 @@ func (j *job) attach(ctx context.Context, r *sal.Record[own], wanted disk) (sal.
 	return j.updated(ctx, r)
 }
 
-// plug attaches a disk to a machine that runs or is paused, unless it is attached. It stores the size in r; the caller
+// plug attaches a disk to a running or paused machine if it is not attached yet. It stores the size in r; the caller
 // writes the record.
 func (j *job) plug(ctx context.Context, r *sal.Record[own], v disk) (plugged bool, err error) {
 	m, info, err := j.live(ctx, r)
@@ -232,13 +232,14 @@ func (j *job) plug(ctx context.Context, r *sal.Record[own], v disk) (plugged boo
 	return true, nil
 }
 
-// plugs reports whether the machine has a device, or has not released it yet.
+// plugs reports whether a device is attached to the machine, or detached and not yet released by the guest.
 func plugs(info api.Info, id string) bool {
 	_, inTree := info.DeviceTree[id]
 	return inTree || slices.ContainsFunc(info.Config.Disks, func(d api.Disk) bool { return d.ID == id })
 }
 
-// live returns the process of a machine that runs or is paused, and nil otherwise. The caller must release it.
+// live returns the process of a running or paused machine, or nil if the machine is stopped. The caller must release
+// it.
 func (j *job) live(ctx context.Context, r *sal.Record[own]) (*vmm, api.Info, error) {
 	v, err := j.openProcess(r)
 	if err != nil || v == nil {
@@ -292,7 +293,7 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 	if !plugs(info, id) {
 		return nil
 	}
-	// an earlier request, which the guest has not followed yet
+	// an earlier request was accepted, and the guest has not released the disk yet
 	asked := !slices.ContainsFunc(info.Config.Disks, func(d api.Disk) bool { return d.ID == id })
 	j.step("unplug the disk")
 	failed := m.ask(ctx, "detach the volume "+v.Volume.Name,

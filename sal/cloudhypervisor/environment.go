@@ -10,8 +10,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// maxVariable limits a line of /etc/environment. Releases of PAM up to 1.4 cut longer lines in two, and later ones drop
-// them from 8 KiB on.
+// maxVariable limits a line of /etc/environment. PAM up to 1.4 splits longer lines. Later releases drop lines of 8 KiB
+// or more.
 const maxVariable = 1022
 
 // environment returns cloud-config that adds variables to /etc/environment, which pam_env reads for each session.
@@ -39,8 +39,9 @@ func environment(env map[string]catalog.Text) ([]byte, error) {
 // variable returns a line of /etc/environment, or the reason why pam_env cannot read the value. The reason does not
 // contain the value.
 //
-// pam_env ends a line at each #, as catalog.UselessVariable explains, removes a pair of quotes around a value and knows
-// no escapes. systemd and shells also read the file: single quotes mean the same to all of them, so they are preferred.
+// pam_env ends a line at each # (see catalog.UselessVariable), removes a pair of quotes around a value and has no
+// escapes. systemd and shells also read the file. Single quotes have the same meaning in all of these programs, so they
+// are preferred.
 func variable(name, value string) (line, reason string) {
 	if why := catalog.UselessVariable(value); why != "" {
 		return "", why

@@ -45,8 +45,8 @@ type heard struct {
 }
 
 // guestIsOff reports whether the guest turned itself off. A process that ends because of a signal or a CPU fault
-// deletes the machine right after the shutdown event; such a guest did not turn itself off. Processes of earlier
-// versions end in both cases, with the same events.
+// deletes the machine right after the shutdown event; such a guest did not turn itself off. A process that an earlier
+// driver version started ends in either case, with the same events.
 func (p *process) guestIsOff(h heard) bool {
 	switch {
 	case p == nil:
@@ -77,8 +77,8 @@ func (h heard) readEvents(path string) (heard, error) {
 	}
 }
 
-// readSome reads at most maxEvents bytes. If they contain no event, the file is malformed and they are skipped;
-// otherwise the process could make the driver buffer any amount of memory.
+// readSome reads at most maxEvents bytes. If these bytes contain no event, the file is malformed, and they are skipped.
+// Otherwise the process could make the driver buffer any amount of data.
 func (h heard) readSome(f *os.File) (heard, error) {
 	from := h.Until
 	if _, err := f.Seek(from, io.SeekStart); err != nil {

@@ -9,14 +9,14 @@ import (
 )
 
 // The cloud-init disk is a FAT16 file system, the smallest format that every guest can mount: boot sector, two
-// allocation tables, root directory, clusters. All numbers are from Microsoft's specification (FAT: General Overview of
+// allocation tables, root directory, clusters. The numbers follow Microsoft's specification (FAT: General Overview of
 // On-Disk Format, 1.03).
 const (
 	sectorBytes  = 512
 	clusterBytes = 2 * sectorBytes // gives more than 4085 clusters, the minimum for FAT16
 	seedSize     = 8 << 20
 	sectors      = seedSize / sectorBytes
-	tableSectors = 32 // of 256 clusters each
+	tableSectors = 32 // each sector maps 256 clusters
 	rootEntries  = 512
 	rootSectors  = rootEntries * entryBytes / sectorBytes
 	entryBytes   = 32
@@ -31,7 +31,7 @@ const (
 	attrLong     = 0x0f
 )
 
-// fatDate is 1980-01-01, the first date of FAT. A fixed date makes images of the same files identical.
+// fatDate is 1980-01-01, the earliest date in FAT. A fixed date makes images of the same files identical.
 const fatDate = 1<<5 | 1
 
 // file is a file of the image.

@@ -10,15 +10,15 @@ import (
 
 // Resources of a machine's process in addition to those of its guest.
 const (
-	// Memory of the process itself. cloud-hypervisor needs at most 10 MiB by its own tests, plus kernel memory. Kata
-	// Containers reserves 130 MiB for each, including its daemons.
+	// overheadMiB is the memory of the process itself. In its own tests, cloud-hypervisor needs at most 10 MiB plus
+	// kernel memory. Kata Containers reserves 130 MiB per machine, including its daemons.
 	overheadMiB = 128
-	// overheadShare is the divisor of the guest's memory that is added for page tables. The process and KVM need 8
-	// bytes per 4096 each, and a snapshot in progress needs as much again: 1/170.
+	// overheadShare is a divisor: this share of the guest's memory is added for page tables. The process, KVM and a
+	// snapshot in progress need 8 bytes per 4096 bytes each: 1/170 together.
 	overheadShare = 64
-	// Thousandths of a CPU for the threads that move packets and blocks.
+	// overheadCPU is in thousandths of a CPU, for the threads that move packets and blocks.
 	overheadCPU = 1000
-	// Threads: one for each CPU up to the maximum of 255, one for each device, and some more.
+	// maxThreads covers one thread per CPU (at most 255), one per device, and some more.
 	maxThreads = 512
 )
 
@@ -35,8 +35,8 @@ func boundsOf(o own) cgroup.Bounds {
 // groupsOf returns the cgroups of the driver with this directory.
 func groupsOf(dir string) *cgroup.Groups { return cgroup.Of("machine", dir) }
 
-// makeCgroup makes the cgroup for a process that is about to start, in place of the previous group. Processes left in
-// the previous group are ended.
+// makeCgroup creates the cgroup for a process that is about to start and returns its cell. It first removes the
+// previous cgroup and ends the processes left in it.
 func (j *job) makeCgroup(r *sal.Record[own]) (confine.Cell, error) {
 	cell := confine.Cell{User: r.Own.User, Devices: []string{"/dev/kvm", "/dev/net/tun"}}
 	if j.Accounts.Used() {
@@ -84,9 +84,9 @@ func (j *job) rebound(r *sal.Record[own], pid int) error {
 	return sal.HostError("bound the process of "+r.Resource.String(), err)
 }
 
-// removeCgroup ends the processes left in the group and removes the group. Without groups it ends the processes of the
-// machine's user, if that user is one of Accounts: otherwise the record is old, and the user may belong to another node
-// of this host by now.
+// removeCgroup ends the processes left in the group and removes the group. Without cgroups, it ends the processes of
+// the machine's user, but only if Accounts contains this user. Otherwise the record is old, and the user may now belong
+// to another node on this host.
 func (j *job) removeCgroup(ctx context.Context, r *sal.Record[own]) error {
 	if j.groups().About() == "nothing" {
 		if !j.Accounts.Has(r.Own.User) {

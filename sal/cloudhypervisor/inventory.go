@@ -26,7 +26,7 @@ import (
 // read-only.
 type Inventory struct {
 	Dir string // required: absolute path of the directory for all files of the driver
-	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
+	// Step is called before each change to the host. Tests use it to stop the driver at that point. May be nil.
 	Step func(name string)
 
 	usable  sync.Once // guards cgroups
@@ -51,13 +51,14 @@ func (i *Inventory) Observe(ctx context.Context, resource writ.ResourceID) (sal.
 	return seen, ctx.Err()
 }
 
-// List returns every machine that has a record, finished or not.
+// List returns every machine that has a record, including machines whose creation or deletion is unfinished.
 func (i *Inventory) List(ctx context.Context) ([]writ.ResourceID, error) {
 	return i.records().Resources(ctx)
 }
 
 // Usage returns the CPUs and memory of a machine while it runs, the bytes that its interfaces have transferred since
-// its start, and the size of its snapshots. The space of its disks is reported for its volumes.
+// its start, and the size of its snapshots. The disk space of its volumes is not included; the volume driver reports
+// it.
 func (i *Inventory) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
 	r, err := i.records().Get(resource)
 	if err != nil || r == nil {
@@ -88,8 +89,8 @@ func (i *Inventory) Usage(ctx context.Context, resource writ.ResourceID) (sal.Us
 	return u, ctx.Err()
 }
 
-// Load returns the CPU time and memory of the process of a machine, with those of the guest. Restarts are counted since
-// its power state was last requested.
+// Load returns the CPU time and memory of a machine's process, including its guest. Restarts counts the driver's
+// restarts since the last stop, restore or host reboot.
 func (i *Inventory) Load(_ context.Context, resource writ.ResourceID) (sal.Load, error) {
 	r, err := i.records().Get(resource)
 	if err != nil || r == nil {
@@ -112,7 +113,7 @@ func (i *Inventory) Load(_ context.Context, resource writ.ResourceID) (sal.Load,
 	return l, nil
 }
 
-// Users returns the machines that have a volume.
+// Users returns the machines whose records list the volume. It returns an error if any record is damaged.
 func (i *Inventory) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
 	records, damaged, err := i.records().List()
 	if err != nil {
@@ -131,7 +132,7 @@ func (i *Inventory) Users(ctx context.Context, volume writ.UID) ([]sal.User, err
 	return all, ctx.Err()
 }
 
-// ImageUsers returns the machines with the image as kernel or initramfs. They read its file at each start.
+// ImageUsers returns the machines with the image as kernel or initramfs. A machine reads the image file at each start.
 func (i *Inventory) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
 	return i.records().UsersOfImage(image, func(r *sal.Record[own]) (bool, error) {
 		if r.Lost { // it is being deleted and does not start again
@@ -176,7 +177,7 @@ func (i *Inventory) Process(_ context.Context, resource writ.ResourceID) (sal.Pr
 	return servedProcess{v}, nil
 }
 
-// Orphans returns the processes of machines that match no record, and the directories and cgroups without a record.
+// Orphans returns damaged records, processes that match no record, and directories and cgroups without a record.
 func (i *Inventory) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	pids, err := withArguments(below(i.machines()))
 	if err != nil {
@@ -306,7 +307,7 @@ func (i *Inventory) dirOf(resource writ.ResourceID) string {
 	return filepath.Join(i.machines(), resource.HostName())
 }
 
-// servedProcess is the process of a machine for package sal.
+// servedProcess implements sal.Process for the process of a machine.
 type servedProcess struct{ *vmm }
 
 // Wait implements sal.Process.
@@ -315,7 +316,8 @@ func (s servedProcess) Wait(ctx context.Context) error { return s.wait(ctx) }
 // Close implements sal.Process.
 func (s servedProcess) Close() { s.release() }
 
-// servedBy returns the host name of the machine below machines whose files are among the arguments of a process, or "".
+// servedBy returns the host name of the machine that a process serves, or "". The name is the part after the directory
+// machines in an argument of the process.
 func servedBy(machines string, pid int) string {
 	dir := filepath.Clean(machines) + string(filepath.Separator)
 	for _, argument := range argumentsOf(pid) {

@@ -10,23 +10,23 @@ import (
 	"writ/sal"
 )
 
-// past is the history of a machine since its power state was last requested.
+// past is the history of a machine since it was last stopped or restored, or the host rebooted.
 type past struct {
 	Started  time.Time `json:"started,omitzero"`
 	Restarts int       `json:"restarts,omitempty"` // by the driver, after the process died
-	Quick    int       `json:"quick,omitempty"`    // consecutive restarts that followed soon after the previous one
+	Quick    int       `json:"quick,omitempty"`    // consecutive restarts, each within steady of the previous start
 	Off      bool      `json:"off,omitempty"`      // the guest turned itself off; only an operation starts it again
-	Reboots  int       `json:"reboots,omitempty"`  // reboots by the guest that were reported
+	Reboots  int       `json:"reboots,omitempty"`  // reboots by the guest that Keep has reported
 	Heard    heard     `json:"heard,omitzero"`     // events of the current process
 }
 
-// began resets the history of the previous process at a start.
+// began resets the history at the start of a process, except for the restart counters.
 func (p *past) began(now time.Time) {
 	p.Started, p.Off, p.Reboots, p.Heard = now, false, 0, heard{}
 }
 
-// A machine that ran for at least steady before its process died is restarted at once. Otherwise the pause before each
-// restart doubles, from shortest to longest.
+// A machine that ran for at least steady before its process died is restarted at once. Otherwise the time between two
+// starts is at least shortest, doubled for each restart in Quick, but at most longest.
 const (
 	steady   = 10 * time.Minute
 	shortest = 10 * time.Second
@@ -148,8 +148,8 @@ func (k *keeping) keepUp(ctx context.Context) error {
 	return k.keepCount()
 }
 
-// keepDown checks a process whose machine does not run: either the guest turned itself off, or another program shut it
-// down. A machine that should be paused has lost its memory and is not started.
+// keepDown checks a process whose machine does not run: either the guest turned itself off, or another program shut the
+// machine down. A machine that should be paused has lost its memory and is not started.
 func (k *keeping) keepDown(ctx context.Context, v *vmm) error {
 	own := &k.r.Own
 	if own.Power == paused {
@@ -201,7 +201,8 @@ func (k *keeping) keepCount() error {
 	return k.records().Put(k.r)
 }
 
-// keepAlive restarts a machine without a process, unless it must stay down.
+// keepAlive restarts a machine without a process. It does not restart a machine that was paused, whose guest turned
+// itself off, or whose next restart is not due.
 func (k *keeping) keepAlive(ctx context.Context) error {
 	own := &k.r.Own
 	boot, err := thisBoot()

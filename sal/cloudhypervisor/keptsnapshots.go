@@ -14,7 +14,7 @@ import (
 	"writ/sal"
 )
 
-// gib is the unit of disk quotas.
+// gib is the unit of disk quotas in bytes.
 const gib = 1 << 30
 
 // snapshotBytes returns the size of all snapshots of a machine, including the reservation for one in progress.
@@ -32,7 +32,7 @@ func (o *own) diskGiB() int64 { return (o.snapshotBytes() + gib - 1) / gib }
 // reserve records the largest possible size of a new snapshot before its first byte is written. It returns
 // QUOTA_EXCEEDED if the project has no room for it.
 func (j *job) reserve(ctx context.Context, r *sal.Record[own], memory bool) error {
-	if err := j.release(r); err != nil { // of an interrupted attempt
+	if err := j.release(r); err != nil { // the reservation of an interrupted attempt
 		return err
 	}
 	var bytes int64
@@ -142,7 +142,8 @@ func (j *job) keepSnapshots(r *sal.Record[own]) error {
 	return j.records().Put(r)
 }
 
-// occupiedBelow returns the disk space in bytes of the files below a directory. Blocks shared with other files count.
+// occupiedBelow returns the disk space in bytes of the files below a directory. Blocks shared with other files are
+// included.
 func occupiedBelow(dir string) (sum int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {

@@ -14,7 +14,8 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// checkPayload rejects boot files that no machine can boot, before the machine is made: such an error is permanent.
+// checkPayload rejects boot files and a command line that the machine cannot boot with. It is called before the machine
+// is created, because these errors are permanent.
 func checkPayload(p api.Payload, kernel, initramfs string, memory int64) error {
 	f, err := os.Open(p.Kernel)
 	if err != nil {
@@ -60,8 +61,8 @@ func checkFirmware(path string) error {
 	return nil
 }
 
-// bootable reports whether the header of a file is that of a kernel which cloud-hypervisor loads on the architecture.
-// On an architecture without cloud-hypervisor it returns true.
+// bootable reports whether a file has the header of a kernel that cloud-hypervisor can load on the architecture. On an
+// architecture without cloud-hypervisor it returns true.
 func bootable(f io.ReaderAt, architecture string) bool {
 	switch architecture {
 	case "amd64":
@@ -86,7 +87,7 @@ func bootable(f io.ReaderAt, architecture string) bool {
 	return len(head) == setup+4 && bytes.Equal(head[setup:], []byte("HdrS"))
 }
 
-// Sizes in ELF files, and limits for reading them. Kernels are far below the limits.
+// Constants of ELF files, and limits for the parts that hasPVH reads. Kernels are far below the limits.
 const (
 	maxPrograms  = 256
 	maxNotes     = 64 << 10

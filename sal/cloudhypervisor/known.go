@@ -9,8 +9,8 @@ import (
 )
 
 // A process is identified by the path of its events file. The driver passes the file as a descriptor, because
-// cloud-hypervisor would split a path at a comma, and puts the path into the first argument, the process name, after
-// eventsTo. Processes of earlier versions have it in the argument after eventsFlag.
+// cloud-hypervisor would split a path at a comma, and appends eventsTo and the path to the first argument, the process
+// name. Processes that earlier driver versions started have the path in the argument after eventsFlag.
 const (
 	eventsTo   = "path="
 	eventsFlag = "--event-monitor"
@@ -33,12 +33,13 @@ func eventsOf(args []string) string {
 	return ""
 }
 
-// below returns a predicate for the arguments of processes that were started for a directory.
+// below returns a predicate that matches the arguments of a process whose events file or API socket is below a
+// directory.
 func below(dir string) func(args []string) bool {
 	dir = filepath.Clean(dir) + string(filepath.Separator)
 	return func(args []string) bool {
 		return strings.HasPrefix(eventsOf(args), dir) ||
-			// its socket is there
+			// the argument with its API socket
 			slices.ContainsFunc(args, func(argument string) bool { return strings.HasPrefix(argument, eventsTo+dir) })
 	}
 }
@@ -55,8 +56,8 @@ func launched(dir, launch string, user uint32) (int, error) {
 	return 0, err
 }
 
-// isLaunch returns a predicate for the arguments of the process of one start. A process that only reads the files of
-// the machine does not match.
+// isLaunch returns a predicate that matches the arguments of the process with this launch ID. A process that only reads
+// the files of the machine does not match.
 func isLaunch(dir, launch string) func(args []string) bool {
 	want := filepath.Join(dir, eventsName(launch))
 	return func(args []string) bool { return eventsOf(args) == want }

@@ -50,14 +50,14 @@ func (d *Driver) Needs() []needs.Need {
 	}
 }
 
-// kvmFix is the remedy if the kernel runs no guests, or only some.
+// kvmFix is the remedy if KVM is missing or runs only some kernels.
 const kvmFix = "switch virtualisation on in the firmware of this host; modprobe kvm_intel || modprobe kvm_amd; usermod -aG kvm USER if the runner is not root"
 
 // device is the device file of KVM.
 const device = "/dev/kvm"
 
-// mshvDevice is the device file of Microsoft's hypervisor. Builds of cloud-hypervisor may support it; writ is untested
-// with it.
+// mshvDevice is the device file of Microsoft's hypervisor. Builds of cloud-hypervisor may support it, but writ was not
+// tested with it.
 const mshvDevice = "/dev/mshv"
 
 // kvmCheck checks that the processes of machines can use KVM.
@@ -67,8 +67,8 @@ type kvmCheck struct {
 	device, mshv string // paths of device files
 }
 
-// check returns an error if KVM cannot be used. It accepts a host without KVM if the program reports that it needs no
-// hypervisor: it is a stub for tests.
+// check returns an error if KVM cannot be used. It accepts a host without KVM if the program is a test stub, which
+// reports that it needs no hypervisor.
 func (k kvmCheck) check(ctx context.Context) (string, error) {
 	found, err := needs.Openable(k.device)(ctx)
 	if err == nil && k.accounts.Used() { // the runner does not open the device itself
@@ -89,8 +89,8 @@ func (k kvmCheck) check(ctx context.Context) (string, error) {
 // noHypervisor is in the version output of a stub that simulates cloud-hypervisor.
 const noHypervisor = "not a hypervisor"
 
-// checkHardware checks that KVM uses the virtualisation of the processor and so runs any guest. kvm_pvm runs only
-// kernels that are built for it.
+// checkHardware returns an error if KVM is kvm_pvm, which runs only kernels that are built for it. With kvm_intel or
+// kvm_amd, KVM uses the virtualisation of the processor and runs any guest.
 func checkHardware(context.Context) (string, error) {
 	if loaded("kvm_pvm") && !loaded("kvm_intel") && !loaded("kvm_amd") {
 		return "", errors.New("it is kvm_pvm, which runs only kernels that are built for it")

@@ -15,7 +15,7 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// now returns the power state of the machine. It waits for the process as long as ctx permits.
+// now returns the power state of the machine. It waits for an answer of the process until ctx ends.
 func (j *job) now(ctx context.Context, r *sal.Record[own]) (power, error) {
 	v, _, err := j.live(ctx, r)
 	if err != nil || v == nil {
@@ -95,7 +95,8 @@ func (j *job) resume(ctx context.Context, r *sal.Record[own]) (sal.Outcome, erro
 	return j.switchTo(ctx, r, running, func(v *vmm) error { return j.resumeMachine(ctx, v) })
 }
 
-// switchTo pauses or resumes a machine. If the process answers with an error, the resulting power state decides.
+// switchTo pauses or resumes a machine. An error of the process is ignored if the machine then has the power state
+// `want`.
 func (j *job) switchTo(
 	ctx context.Context, r *sal.Record[own], want power, do func(v *vmm) error,
 ) (sal.Outcome, error) {
@@ -144,7 +145,7 @@ func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration)
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
 	defer v.release()
-	if r.Own.Power != stopped { // otherwise an interrupted call recorded how the guest ends
+	if r.Own.Power != stopped { // otherwise an interrupted call may have recorded how the guest ended
 		r.Own.Power, r.Own.Ended = stopped, ""
 	}
 	if v != nil {
@@ -166,15 +167,15 @@ func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration)
 // pressEvery is the interval between presses of the power button. A guest that is still booting misses a press.
 const pressEvery = 3 * time.Second
 
-// powerOff lets the guest shut down within grace, then cuts it off. A forced end is recorded first, so that a repeated
-// call reports the same.
+// powerOff presses the power button until the guest shuts down or grace is over, then ends the process. Before it cuts
+// off a guest, it records the forced end, so that a repeated call reports the same.
 func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace time.Duration) error {
 	until, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	for until.Err() == nil && !v.ended() {
 		now, _, err := v.state(until)
 		if err == nil && now == stopped {
-			break // no guest could react
+			break // no guest is running that could react
 		}
 		if err == nil && now == paused {
 			_ = j.resumeMachine(until, v) // a paused guest cannot react either
@@ -239,7 +240,7 @@ func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) e
 	if _, err := j.setSize(ctx, r, to); err != nil {
 		return err
 	}
-	r.Spec = catalog.Values(args) // last: after a crash, a repeated call must not find the spec unchanged
+	r.Spec = catalog.Values(args) // last, so that a call repeated after a crash still finds a difference to the spec
 	r.Generation++
 	return j.records().Put(r)
 }
@@ -255,8 +256,8 @@ func (j *job) resize(ctx context.Context, r *sal.Record[own], to *catalog.Machin
 	return j.updated(ctx, r)
 }
 
-// setSize sets the CPUs and memory of the machine, at once if it runs. It returns an error for a size that a running
-// machine cannot take.
+// setSize sets the CPUs and memory of the machine, at once if it runs. It returns an error if a running machine cannot
+// change to this size.
 func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.MachineResize) (changed bool, err error) {
 	cpus, memory := r.Own.CPUs, r.Own.MemoryMiB
 	if to.CPUs != 0 {
@@ -294,7 +295,7 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 	if err := j.records().Put(r); err != nil {
 		return undo(err)
 	}
-	err = j.bound(r) // before the guest gets more
+	err = j.bound(r) // before the guest can use more
 	if err == nil {
 		err = j.resizeLive(ctx, v, wanted)
 	}
@@ -377,7 +378,8 @@ func full(refusal *api.Refusal) bool {
 	})
 }
 
-// fit returns the resize request that makes a running machine match its record. It is empty if the machine matches.
+// fit returns the resize request that makes a running machine match its record. It is empty if the machine matches. fit
+// returns RESOURCE_CONFLICT if only a stopped machine can change to this size.
 func (j *job) fit(r *sal.Record[own], info api.Info) (wanted api.Resize, err error) {
 	if has := info.Config.CPUs; has.BootVcpus != r.Own.CPUs {
 		if r.Own.CPUs > has.MaxVcpus {

@@ -26,7 +26,7 @@ type held struct {
 	started uint64 // start time in clock ticks since the boot of the host
 }
 
-// hold returns the live process with this PID, or nil.
+// hold returns the process with this PID, or nil if it has ended. The caller must release it.
 func hold(pid int) (*held, error) {
 	p, err := pidfd.Open(pid)
 	if err != nil || p == nil {
@@ -64,7 +64,7 @@ func argumentsOf(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 }
 
-// withArguments returns the PIDs of processes whose arguments match, without those in containers.
+// withArguments returns the PIDs of the processes outside containers whose arguments match.
 func withArguments(are func(args []string) bool) ([]int, error) {
 	running, err := confine.Running()
 	if err != nil {
@@ -85,9 +85,9 @@ func thisBoot() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// spawn starts a process in a cell, with `name` as its first argument and `files` as descriptors from 3 on. The process
-// has its own session, so it survives the end of the driver. A goroutine waits for it, so that it does not stay as a
-// zombie.
+// spawn starts a process in a cell, with `name` as its first argument and `files` as file descriptors 3 and following.
+// The process has its own session, so it survives the end of the driver. A goroutine waits for the process, so that it
+// does not become a zombie.
 func spawn(cell confine.Cell, program, name string, args []string, log *os.File, files ...*os.File) (*held, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Args[0] = name
@@ -110,8 +110,8 @@ func spawn(cell confine.Cell, program, name string, args []string, log *os.File,
 	return h, nil
 }
 
-// listenAt makes a socket at path and returns it for a child process. If another process listens there, the error names
-// it.
+// listenAt makes a socket at path and returns it for a child process. If another process listens there, the error
+// contains its PID and arguments.
 //
 //failpoint:none the caller names the write
 func listenAt(path string) (*os.File, error) {
@@ -128,7 +128,7 @@ func listenAt(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer l.Close() // a copy in the driver would keep connections waiting after the death of the process
+	defer l.Close() // with an open copy in the driver, clients could still connect after the process has ended
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func listener(path string) (int, error) {
 	return int(who.Pid), nil
 }
 
-// setTapOwner lets user attach to an existing tap. Apart from root, no other user can attach then.
+// setTapOwner lets user attach to an existing tap. Afterwards, only this user and root can attach.
 func setTapOwner(name string, user uint32) error {
 	if _, err := net.InterfaceByName(name); err != nil {
 		return err // attaching to a missing tap would create it
@@ -185,14 +185,15 @@ func setTapOwner(name string, user uint32) error {
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOWNER, int(user)); err != nil {
 		return err
 	}
-	// the kernel checks both, and the tap may have another group
+	// The kernel checks owner and group, and the tap may have another group.
 	return unix.IoctlSetInt(fd, unix.TUNSETGROUP, int(user))
 }
 
 // farthest is a file offset in bytes beyond any allocated space.
 const farthest = 1 << 42
 
-// punch releases the disk space of a file between two offsets, also beyond its end. Reads there return zeros.
+// punch releases the disk space of a file between two offsets, which may be beyond its end. Its size does not change,
+// and reads in the range return zeros.
 func punch(f *os.File, from, to int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 }

@@ -12,7 +12,7 @@ import (
 	"writ"
 )
 
-// program is the program cloud-hypervisor, as Driver.Program names it.
+// program is the path or name of cloud-hypervisor; see Driver.Program.
 type program string
 
 // path returns the path of the program.
@@ -28,7 +28,7 @@ func (p program) path() (string, error) {
 // oldest is the first supported version. Earlier versions gave the same answer for all errors.
 const oldest = 53
 
-// versionGuard ends a program that hangs when asked for its version.
+// versionGuard limits how long the program may run for --version.
 const versionGuard = 10 * time.Second
 
 // version returns the version of the program, such as "v53.0". It returns DRIVER_MISSING if the program is missing or
@@ -54,7 +54,7 @@ func (p program) about(ctx context.Context) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, versionGuard)
 	defer cancel()
 	ask := exec.CommandContext(limited, path, "--version")
-	ask.WaitDelay = time.Second // for its child processes
+	ask.WaitDelay = time.Second // in case a child process keeps the output open
 	said, err := ask.Output()
 	if err != nil {
 		return "", writ.Errorf(writ.CodeDriverMissing, "%s does not report its version: %w", path, err)

@@ -42,7 +42,8 @@ func (j *job) writeSeed(args *catalog.MachineCreate, r *sal.Record[own]) error {
 	return nil
 }
 
-// writeImage writes an image as a sparse file. It does not sync, so the machine need not wait; syncSeed does.
+// writeImage writes an image as a sparse file. It does not sync the file, so that the start of the machine need not
+// wait. syncSeed syncs it later.
 //
 //failpoint:none the caller names the write
 func writeImage(path string, image []byte) error {
@@ -56,7 +57,8 @@ func writeImage(path string, image []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// syncSeed syncs the cloud-init disk. After a power cut the values of secrets could not be restored from anywhere else.
+// syncSeed syncs the cloud-init disk. Without this, a power cut could lose the values of secrets, which are stored
+// nowhere else.
 func (j *job) syncSeed() error {
 	j.step("sync the cloud-init disk")
 	f, err := os.OpenFile(filepath.Join(j.dir, seedName), os.O_WRONLY, 0)
@@ -84,8 +86,8 @@ func metaData(args *catalog.MachineCreate, r *sal.Record[own]) []byte {
 // A reply must leave by the interface that received the request: if it left by the first interface, the network would
 // drop it for its source address. Therefore each further interface has its own routing table, and rules select the
 // table by source address. Only netplan supports tables and rules. Where cloud-init writes another format, it drops the
-// rules and puts the routes of all tables into the main table. For this case the routes of the first interface are the
-// narrower ones: half as wide as the range that the tables have for the overlay, and two halves of all IPv4 addresses.
+// rules and puts the routes of all tables into the main table. For this case, the first interface has more specific
+// routes, which the kernel prefers: overlay instead of wideOverlay, and also lowIPv4 and highIPv4 beside everyIPv4.
 const (
 	overlay     = "400::/7"
 	wideOverlay = "400::/6"
@@ -99,8 +101,8 @@ const (
 	firstRule = 30000
 )
 
-// rulesOf returns the rules for replies of an address on the interface with index i: directly to its own range, and by
-// the interface's table to other addresses.
+// rulesOf returns the routing rules for packets from an address of the interface with index i. Packets to the address's
+// own range use the main table; other packets use the table of the interface.
 func rulesOf(address netip.Prefix, i int) []map[string]any {
 	from := netip.PrefixFrom(address.Addr(), address.Addr().BitLen()).String()
 	return []map[string]any{
@@ -109,7 +111,7 @@ func rulesOf(address netip.Prefix, i int) []map[string]any {
 	}
 }
 
-// outward returns the ranges that the first interface with a router leads to.
+// outward returns the IPv4 ranges with a route through the first interface that has a router.
 func outward(ports []sal.Port) []string {
 	routers := 0
 	for _, p := range ports {

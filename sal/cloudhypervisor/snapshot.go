@@ -14,7 +14,7 @@ import (
 	"writ/sal"
 )
 
-// kept describes a snapshot and the machine at that moment.
+// kept describes a snapshot and the state of the machine when it was made.
 type kept struct {
 	Power     power  `json:"power"` // power state of the machine; a stopped machine has no memory in its snapshot
 	CPUs      int64  `json:"cpus"`
@@ -28,7 +28,7 @@ func (j *job) snapshotDir(name string) string { return filepath.Join(j.dir, "sna
 
 func memoryDir(snapshot string) string { return filepath.Join(snapshot, "memory") }
 
-// snapshot stores memory and disks of one moment. The machine is paused meanwhile.
+// snapshot stores the memory and the writable disks of the machine. A running machine is paused meanwhile.
 func (j *job) snapshot(ctx context.Context, r *sal.Record[own], name string) (sal.Outcome, error) {
 	if _, exists := r.Own.Kept[name]; exists {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
@@ -94,8 +94,8 @@ func (j *job) resumeAfter(ctx context.Context, v *vmm) error {
 	return j.resumeMachine(over, v)
 }
 
-// keep writes a snapshot in directory work and renames it when it is complete. A snapshot without an entry in the
-// record does not count.
+// keep writes a snapshot in directory work and renames it when it is complete. A snapshot exists only if the record has
+// an entry for it.
 func (j *job) keep(ctx context.Context, r *sal.Record[own], name string, v *vmm) error {
 	work := filepath.Join(j.dir, "work")
 	err := j.fill(ctx, r, work, v)
@@ -144,7 +144,8 @@ func (j *job) fill(ctx context.Context, r *sal.Record[own], work string, v *vmm)
 	return sal.SyncDir(work)
 }
 
-// withStopHint extends the hint of a permanent refusal to write the memory of a machine: its disks alone can be kept.
+// withStopHint extends the hint of an error if cloud-hypervisor permanently refuses to write the memory of a machine. A
+// snapshot of the stopped machine is still possible.
 func withStopHint(err error) error {
 	e, ok := errors.AsType[*writ.Error](err)
 	if !ok || e.Code != writ.CodeDriverRefused {
@@ -253,7 +254,8 @@ func (j *job) finishRestore(ctx context.Context, r *sal.Record[own]) error {
 	return errors.Join(failed, j.records().Put(r))
 }
 
-// putBack replaces the disk of a volume by a copy of the snapshot's disk.
+// putBack replaces the disk of a volume by a copy of the snapshot's disk. It skips a read-only volume that the snapshot
+// does not contain.
 func (j *job) putBack(ctx context.Context, r *sal.Record[own], v disk, snapshot string) error {
 	from := filepath.Join(snapshot, serialOf(r, v))
 	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) && v.ReadOnly {

@@ -12,8 +12,8 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// prepared sets the name and the user of a process that is about to start. It first reclaims the files of a previous
-// user, because a user ID that is in no record may be given to another machine.
+// prepared sets the launch ID and the user of a process that is about to start in r. If the user changes, it first
+// takes disks back from the previous user, because another machine can get a user ID that no record contains.
 func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 	process, err := newProcess()
 	if err != nil {
@@ -38,7 +38,7 @@ func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// chooseUser returns a user that no other machine has.
+// chooseUser returns a user ID that no other machine uses.
 func (j *job) chooseUser(resource writ.ResourceID) (uint32, error) {
 	user, err := j.users.Choose(j.Accounts, resource.HostName(), func() (map[uint32]string, error) {
 		records, _, err := j.records().List()
@@ -134,8 +134,8 @@ func copyTo(ctx context.Context, to, path string, user uint32) error {
 	return sal.HandFile(to, 0, user, 0o640)
 }
 
-// chownDisk gives the disk of a volume to the machine's user. If the machine runs as the driver's user, it takes the
-// disk back from any other user.
+// chownDisk gives the disk of a volume to the machine's user. If the process runs as the driver's user, chownDisk takes
+// the disk back from any other user.
 func (j *job) chownDisk(r *sal.Record[own], v disk, volume sal.Volume) error {
 	if r.Own.User == 0 {
 		return sal.HostError("take the disk of the volume "+v.Volume.Name+" back", sal.ReclaimDisk(volume.Dir, j.step))
@@ -181,7 +181,7 @@ func (j *job) chownMemory(r *sal.Record[own], snapshot string) error {
 
 // chownSnapshot lets the machine's process read the memory of a snapshot, which may belong to an earlier user.
 func (j *job) chownSnapshot(ctx context.Context, r *sal.Record[own], snapshot string) error {
-	for _, v := range r.Own.Volumes { // the restore made them files of the driver's user
+	for _, v := range r.Own.Volumes { // the restore created the disk files as the driver's user
 		if _, err := j.diskFile(ctx, r, v); err != nil {
 			return err
 		}

@@ -21,8 +21,8 @@ import (
 
 // userData returns the user-data of a machine: cloud_init as given, followed by a part that writes the environment.
 //
-// The environment comes last and has its own merge type. So cloud-init handles and merges the given parts in the same
-// way as without env.
+// The environment comes last and has its own merge type, so that cloud-init handles and merges the given parts in the
+// same way as without env.
 func userData(args *catalog.MachineCreate) ([]byte, error) {
 	given, err := args.CloudInit.Reveal()
 	if err != nil {
@@ -35,7 +35,7 @@ func userData(args *catalog.MachineCreate) ([]byte, error) {
 	if err != nil || given == "" {
 		return environment, err
 	}
-	if why := catalog.UselessEnvironment(given); why != "" { // only a secret arrives here unchecked
+	if why := catalog.UselessEnvironment(given); why != "" { // an earlier check skips secret values
 		return nil, writ.Errorf(writ.CodeArgumentsInvalid, "env has no effect: %s", why)
 	}
 	var b bytes.Buffer
@@ -88,8 +88,8 @@ func addMessage(w *multipart.Writer, message *mail.Message) error {
 	return err
 }
 
-// addText adds a text; cloud-init detects its type by the first line. A text with other than ASCII characters is
-// encoded, because cloud-init garbles them in a message.
+// addText adds a text; cloud-init detects its type by the first line. A text with non-ASCII characters is
+// base64-encoded, because cloud-init garbles such characters in a message.
 func addText(w *multipart.Writer, text []byte, header textproto.MIMEHeader) error {
 	if header == nil {
 		header = textproto.MIMEHeader{}

@@ -47,7 +47,7 @@ const (
 // previousSuffix is the suffix of the log from before the last start.
 const previousSuffix = ".1"
 
-// vmm is the process of a machine, held open so that its PID is not reused, and its API.
+// vmm is the process of a machine and its API. The process is held open, so its PID is not reused.
 type vmm struct {
 	*api.VMM
 	*held
@@ -56,7 +56,7 @@ type vmm struct {
 	groups *cgroup.Groups
 }
 
-// seeLog returns a hint, or the end of one, that leads to the log.
+// seeLog returns a hint, or the end of a hint, that names the log file.
 func (v *vmm) seeLog() string { return seeLog(v.dir, v.making) }
 
 func seeLog(dir string, making bool) string {
@@ -80,8 +80,8 @@ func (v *vmm) release() {
 	v.held.release()
 }
 
-// ask makes a request and cancels it if the process ends. Its error is for people: "cannot " and then `doing`, which is
-// a verb phrase such as "resume the machine".
+// ask makes a request and cancels it if the process ends. The message of its error is "cannot ", then `doing`, a verb
+// phrase such as "resume the machine", then the cause.
 func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Context) error) error {
 	alive, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -117,8 +117,8 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 	}
 }
 
-// codeOf returns the error code for an answer of the process. An error in the request itself is permanent; versions
-// from 54 on distinguish it from temporary failures.
+// codeOf returns the error code for an answer of the process. An error in the request itself is permanent.
+// cloud-hypervisor 54 and later distinguish such errors from temporary failures.
 func codeOf(err error) writ.Code {
 	refusal, said := errors.AsType[*api.Refusal](err)
 	switch {
@@ -190,9 +190,9 @@ func (v *vmm) state(ctx context.Context) (power, api.Info, error) {
 	}
 }
 
-// launch starts the process of a machine. The record of this start is written first, here or before by create. The PID
-// is recorded only when the caller writes the finished machine; until then the process is found by its arguments. This
-// saves one disk sync per start.
+// launch starts the process of a machine. The record of this start is written first, either here or earlier by create.
+// The PID is recorded only when the caller writes the finished machine; until then the process is found by its
+// arguments. This saves one disk sync per start.
 func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 	path, err := program(j.Program).path()
 	if err != nil {
@@ -302,7 +302,7 @@ func foreignError(pid int) error {
 		WithHint("end that process; writ ends only processes that it started")
 }
 
-// Time limits for each way to end a process before the next one is tried. toDie is the limit of the last one.
+// Time limits for each way to end a process before the next one is tried. toDie is the limit after SIGKILL.
 const (
 	toFlush     = 5 * time.Second
 	toEnd       = 3 * time.Second

@@ -2,7 +2,7 @@ package api
 
 import "context"
 
-// VM is the API of the one machine of a process.
+// VM is the API of the one machine of a process. Its methods return a *Refusal if the process answers with an error.
 type VM struct{ client *Client }
 
 // Info returns the machine's configuration and state. Before Create, it returns a Refusal with status 404.
@@ -27,7 +27,7 @@ func (v *VM) Boot(ctx context.Context) error {
 	return call{operation: "vm.boot"}.done(v.client.Boot(ctx))
 }
 
-// CutOff stops the machine without its guest, after flushing its disks.
+// CutOff flushes the disks and stops the machine without a shutdown by the guest.
 func (v *VM) CutOff(ctx context.Context) error {
 	return call{operation: "vm.shutdown"}.done(v.client.CutOff(ctx))
 }

@@ -10,8 +10,8 @@ import (
 	"writ/internal/unixsocket"
 )
 
-// maxAnswer limits an answer in bytes. Configurations of machines have a few KiB, and the guest may have taken over the
-// process.
+// maxAnswer limits an answer in bytes. The configuration of a machine has a few KiB. The limit protects the driver from
+// a process that its guest has taken over.
 const maxAnswer = 4 << 20
 
 // maxConnections limits the connections of one VMM. The process accepts ten, but answers only one request at a time.
