@@ -19,14 +19,15 @@ import (
 // may read.
 type access struct {
 	Version int64 `json:"version"` // the version in the record
-	// Password of clients, if the driver generated it; of a script's password only the hash is stored.
+	// Secret is the clients' password if the driver generated it. For a password from a script, only the hash is stored.
 	Secret string `json:"secret,omitempty"`
-	// Hash of the clients' password, in hex: engines with users compare with this.
+	// SHA256 is the hash of the clients' password in hex. Engines with user accounts check passwords with it.
 	SHA256 string `json:"sha256"`
 	Driver string `json:"driver"` // password of the driver
 }
 
-// newAccess generates the passwords that are not given.
+// newAccess returns the credentials of a version. It generates the clients' password if none is given, and keeps the
+// driver's password of before.
 func newAccess(version int64, password catalog.Text, before access) (access, error) {
 	a := access{Version: version, Driver: before.Driver}
 	if a.Driver == "" {
@@ -57,7 +58,8 @@ func sum(secret string) string {
 	return hex.EncodeToString(s[:])
 }
 
-// prepareAccess writes the next access beside the current one. It becomes current when the record has its version.
+// prepareAccess writes the next access beside the current one. openAccess makes it current when the record has its
+// version.
 func (j *job) prepareAccess(a access) error {
 	text, err := json.Marshal(a)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	"writ/sal"
 )
 
-// copies are the programs that the driver keeps for existing databases.
+// copies manages the driver's copies of engine programs for existing databases.
 type copies struct {
 	dir  string
 	mu   *sync.Mutex // guards dir
@@ -22,8 +22,8 @@ type copies struct {
 
 func (j *job) copies() copies { return copies{filepath.Join(j.Dir, "engines"), &j.copying, j.step} }
 
-// program returns the program for an existing database: the host's own if it has the version of the database, otherwise
-// the copy that the driver kept. Thus only a script changes the version of a database.
+// program returns the program for an existing database: the host's program if it has the version of the database,
+// otherwise the driver's copy. Thus only a script changes the version of a database.
 func (c copies) program(ctx context.Context, host *offer, o own) (program, error) {
 	p, err := host.program(ctx, o.Engine)
 	if err == nil && p.version == o.Version {
@@ -71,12 +71,12 @@ func (c copies) keep(p program, o own) error {
 	return nil
 }
 
-// forget removes the copies of programs that only the database `deleted` uses, or none.
+// forget removes the copies that no database except `deleted` uses. It keeps all copies if a record is damaged.
 func (c copies) forget(records *sal.Records[own], deleted writ.ResourceID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all, damaged, err := records.List()
-	if err != nil || len(damaged) > 0 { // a damaged record may need any copy
+	if err != nil || len(damaged) > 0 { // its database may need any of the copies
 		return err
 	}
 	kept, err := os.ReadDir(c.dir)

@@ -12,17 +12,17 @@ import (
 type engine struct {
 	name  string // also the name of the program
 	where string // the command that installs it, or its source
-	// versionArgs make the program print its version; nil if it cannot.
+	// versionArgs make the program print its version; nil if the program has no such option.
 	versionArgs []string
 	least       string // the oldest supported version; "" means any
 	// weak describes the weakness of an engine. A weak engine serves only if Driver.Engines names it.
 	weak string
-	ipv4 bool // it listens on all IPv4 addresses and on no IPv6 address
+	ipv4 bool // the engine listens on all IPv4 addresses and on no IPv6 address
 	// arguments returns the command-line arguments. One of them must be a path in the directory of the instance, which
-	// identifies the process. A generated password may begin with a hyphen, so it must be in one argument with its
-	// option.
+	// identifies the process. A generated password may begin with a hyphen, so the option and the password must be one
+	// argument.
 	arguments func(in instance) []string
-	// configure returns the configuration files. They are rewritten before each start. May be nil.
+	// configure returns the configuration files. The files are rewritten before each start. May be nil.
 	configure func(in instance) map[string]string
 	login     func(a access) []string // arguments of AUTH; nil if the engine has no login
 	ends      syscall.Signal          // signal for a clean end, with all data on disk
@@ -36,7 +36,7 @@ type live struct {
 	hold func(ctx context.Context, c *client, in instance) (release func(), err error)
 }
 
-// engines is the table, in the order of preference if a script names no engine.
+// engines is the table of supported engines, in order of preference for scripts that name no engine.
 var engines = []engine{
 	{
 		name: "herodb", where: "it is built from its source, git.ourworld.tf/herocode/herodb",

@@ -9,8 +9,7 @@ import (
 
 var _ sal.Fencing = (*Driver)(nil)
 
-// Fence implements sal.Fencing. There is no stop operation for databases, so the record has its own field for a fenced
-// one.
+// Fence implements sal.Fencing. Databases have no stop operation, so the record has its own field, Fenced.
 func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -27,6 +26,6 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 		}
 	}
 	target := r.Own
-	target.Engine = "" // during a change the process may be of another engine than the record has
+	target.Engine = "" // match any engine: during a change, the process may run another engine than the record has
 	return j.end(ctx, target, sal.FenceGrace)
 }

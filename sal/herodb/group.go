@@ -63,9 +63,9 @@ func (j *job) rebound(p pid, o own) error {
 	return sal.HostError("bound the process of "+j.Resource.String(), err)
 }
 
-// removeCgroup ends the processes left in the group and removes the group. Without groups it ends the processes of the
-// database's user, if that user is one of Accounts: otherwise the record is old, and the user may belong to another
-// node of this host by now.
+// removeCgroup ends the processes left in the group and removes the group. Without cgroups, it ends the processes of
+// the database's user, but only if Accounts contains this user. Otherwise the record is old, and the user may now
+// belong to another node on this host.
 func (j *job) removeCgroup(ctx context.Context, o own) error {
 	if j.groups().About() == "nothing" {
 		if !j.Accounts.Has(o.User) {
@@ -81,7 +81,7 @@ func (j *job) removeCgroup(ctx context.Context, o own) error {
 // starved reports whether the kernel killed the last process because it exceeded its memory limit.
 func (j *job) starved() bool { return j.groups().Stat(j.Resource.HostName()).OutOf > 0 }
 
-// bounded describes the limits of engines in a few words.
+// bounded describes the limits of databases in a few words.
 func bounded(groups *cgroup.Groups) string {
 	lacking, _ := groups.Lacks()
 	switch {

@@ -1,16 +1,16 @@
 // Package herodb is the driver of databases that speak the Redis protocol. Each database has its own process. The
-// process runs the first engine of the script's list that the host has. The package knows engines, their files and
-// processes. It must not know the content of databases, or where their disks and networks come from: it gets them
-// through sal.Trees and sal.Networks.
+// process runs an engine: the first one in the script's list that is installed on the host. The package manages
+// engines, their files and their processes. It does not interpret the content of databases. Disks and networks come
+// from sal.Trees and sal.Networks.
 //
 // Files below Dir: records/, in the format of package sal; databases/NAME/ with the configuration, the secret, the log
 // and a link to the data, where NAME is writ.ResourceID.HostName; engines/ with a copy of each program that serves a
 // database. The data is in its own tree, NAME. A backup is a snapshot of the tree and contains neither configuration
 // nor secret.
 //
-// A process belongs to a database if it has the program's name and a path of databases/NAME/ among its arguments. It
-// has its own session and survives the runner. The next runner finds it by its arguments, even if the record does not
-// have its PID.
+// A process belongs to a database if it runs as the user in the record, and its arguments contain the program's name
+// and a path below databases/NAME/. The process has its own session and survives the runner. The next runner finds the
+// process by its arguments, even if the record does not have its PID.
 package herodb
 
 import (
@@ -38,21 +38,21 @@ type Driver struct {
 	Trees sal.Trees // required: the directories for data
 	// Networks are the networks for databases. If nil, a database with a network is refused.
 	Networks sal.Networks
-	// Overlay has the address for databases without a network. If nil, they listen on loopback.
+	// Overlay returns the address for databases without a network. If nil, such databases listen on loopback.
 	Overlay sal.Overlay
 	// FirstPort and LastPort are the range of TCP ports for databases without a network. Zero means DefaultFirstPort
 	// and DefaultLastPort.
 	FirstPort, LastPort int
-	// Engines are the names of the engines for new databases, in order of preference. If empty, all engines that
-	// protect their secret are used. herodb and hero_redis do not: they accept it only as an argument, which every user
-	// of the host can read, and listen on more addresses than necessary. They are used only if Engines names them, and
-	// even then not for a database whose script sets the password. Existing databases keep their engine.
+	// Engines are the names of the engines for new databases, in order of preference. If empty, all engines that protect
+	// their secret are used. herodb and hero_redis do not protect it: they accept the secret only as a command-line
+	// argument, which every user of the host can read, and listen on more addresses than necessary. They are used only if
+	// Engines names them, and never for a database whose script sets the password. Existing databases keep their engine.
 	Engines []string
 	// Accounts are the users for engines; each database gets its own. If nil, engines run as the user of the driver.
 	Accounts *confine.Accounts
 	// Look finds a program; nil means exec.LookPath.
 	Look func(name string) (path string, err error)
-	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
+	// Step is called before each change to the host. Tests use it to stop the driver at that point. May be nil.
 	Step func(name string)
 
 	versions needs.Versions
@@ -61,7 +61,7 @@ type Driver struct {
 	users    confine.Register
 	usable   sync.Once // guards cgroups
 	cgroups  *cgroup.Groups
-	placing  sync.Mutex // held from the choice of a port until it is recorded
+	placing  sync.Mutex // held from the choice of a port until the port is recorded
 	copying  sync.Mutex // guards engines/
 }
 
@@ -72,7 +72,7 @@ type own struct {
 	Version   string `json:"version"` // version of the engine
 	Host      string `json:"host"`    // listen address
 	Port      int64  `json:"port"`
-	Device    string `json:"device,omitempty"` // interface in its own network namespace; "" if it has none
+	Device    string `json:"device,omitempty"` // interface in the network namespace; "" without a network
 	Tree      string `json:"tree"`             // directory of the data
 	Persist   bool   `json:"persist"`
 	SizeGiB   int64  `json:"size_gib"`
@@ -82,7 +82,7 @@ type own struct {
 	Backup    string `json:"backup,omitempty"` // name of the backup in phase restoring
 	User      uint32 `json:"user,omitempty"`   // owner of the process and the data; 0 means the user of the driver
 	Process   pid    `json:"process,omitzero"` // last recorded process
-	Fenced    bool   `json:"fenced,omitempty"` // must not be served: see sal.Fencing
+	Fenced    bool   `json:"fenced,omitempty"` // no process may serve it; see sal.Fencing
 }
 
 // phase marks an operation that a crash may have interrupted.
@@ -90,14 +90,14 @@ type phase string
 
 const (
 	making    phase = "making"    // partly created; after a crash, its parts are discarded
-	ready     phase = "ready"     // served as the record says, unless its process has ended
+	ready     phase = "ready"     // served with the settings of the record, unless its process has ended
 	changing  phase = "changing"  // the process may not have applied the record yet
-	replacing phase = "replacing" // the process may still be of the previous engine version
-	restoring phase = "restoring" // the data may still be from before the restore; the backup will replace it
+	replacing phase = "replacing" // the process may still run the previous version of the engine
+	restoring phase = "restoring" // the backup may not have replaced the data yet
 	deleting  phase = "deleting"  // partly deleted; after a crash, the rest is deleted
 )
 
-// States as reported to people.
+// States that operations report.
 const (
 	running = "running"
 	stopped = "stopped"
@@ -131,7 +131,7 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	return seen, nil
 }
 
-// List returns every database that has a record, finished or not.
+// List returns every database that has a record, including databases whose creation or deletion is unfinished.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 	return d.records().Resources(ctx)
 }
@@ -171,8 +171,8 @@ func jobOn(d *Driver, resource writ.ResourceID) *job {
 		resource.HostName())}
 }
 
-// recovered finishes an operation that a crash interrupted and returns the record. It returns nil for a database whose
-// creation or deletion was interrupted.
+// recovered finishes an operation that a crash interrupted and returns the record. It returns nil if the creation or
+// deletion of the database was interrupted; an interrupted deletion is completed.
 func (j *job) recovered(ctx context.Context, r *sal.Record[own]) (*sal.Record[own], error) {
 	if r == nil {
 		return nil, nil
@@ -213,7 +213,8 @@ func (j *job) remove() (sal.Outcome, error) {
 // partly removed database is useless.
 const clearTime = 2 * time.Minute
 
-// clear removes everything of a database, its record last.
+// clear ends the process of a database, then removes its network namespace, cgroup, data and files, and finally its
+// record.
 func (j *job) clear(r *sal.Record[own]) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clearTime)
 	defer cancel()
@@ -255,7 +256,8 @@ func (j *job) clear(r *sal.Record[own]) error {
 // tree returns the name of the data's tree.
 func (j *job) tree() string { return j.Resource.HostName() }
 
-// room returns the limit for the data. It counts towards the disk share of the project.
+// room returns the disk limit for the data of a database with a size of gib GiB. The limit counts towards the disk
+// share of the project.
 func (j *job) room(gib int64) sal.Bound {
 	return sal.Bound{Bytes: gib << 30, Project: j.Resource.Project}
 }

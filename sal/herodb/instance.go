@@ -10,7 +10,7 @@ import (
 	"writ/internal/netns"
 )
 
-// instance is a database as engines see it.
+// instance is the state of a database that the functions of an engine need.
 type instance struct {
 	engine  engine
 	own     own
@@ -62,7 +62,7 @@ func inside(namespace string, do func() error) error {
 	return do()
 }
 
-// seeLog returns a hint, or the end of one, that leads to the log. The log of a database that could not be made is
+// seeLog returns a hint, or the end of a hint, that names the log file. If the creation of a database fails, its log is
 // deleted.
 func (in instance) seeLog() string {
 	if in.own.Phase == making {

@@ -14,8 +14,8 @@ import (
 	"writ/sal"
 )
 
-// keepTime limits how long Keep waits for a process that it started. A process that loads much data answers in a later
-// run.
+// keepTime limits how long Keep waits for a process that it started. A process that loads much data may answer only
+// during a later Keep.
 const keepTime = 10 * time.Second
 
 // pauses are the pauses before Keep restarts a process that ended.
@@ -33,7 +33,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		return nil, j.clear(r) // the request is retried or was abandoned
 	}
 	if r.Own.Fenced {
-		return nil, d.Fence(ctx, resource) // a crash may have interrupted it
+		return nil, d.Fence(ctx, resource) // a crash may have interrupted Fence
 	}
 	if r, err = j.recovered(ctx, r); err != nil || r == nil {
 		return nil, err
@@ -55,7 +55,8 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return append(drift, j.differs(ctx, r)...), nil
 }
 
-// restart restarts the process of the database, unless its delay is not over.
+// restart starts a process for a database without one, unless the delay before the restart is not over. It replaces a
+// process in an outdated network namespace.
 func (j *job) restart(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, error) {
 	p, err := j.process(r.Own)
 	if err != nil {
@@ -104,8 +105,8 @@ func (j *job) restart(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, err
 	return drift, nil
 }
 
-// lostNetwork reports whether a process is in another namespace than the one at the path of its network, which was
-// recreated.
+// lostNetwork reports whether the network namespace of the database was recreated, so that the process is in an
+// outdated namespace.
 func (j *job) lostNetwork(ctx context.Context, r *sal.Record[own], p pid) (bool, error) {
 	path, _, err := j.namespace(ctx, r)
 	if err != nil {
@@ -121,8 +122,8 @@ func (j *job) lostNetwork(ctx context.Context, r *sal.Record[own], p pid) (bool,
 	return !same, nil
 }
 
-// differs returns drift that only a person can repair, such as another engine version. It repairs a changed memory
-// limit.
+// differs reports other drift. It repairs a changed memory limit. Only a person can repair the rest, such as a
+// different engine version on the host.
 func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	var drift []sal.Drift
 	p, err := j.offer().program(ctx, r.Own.Engine)

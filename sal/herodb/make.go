@@ -28,8 +28,8 @@ func (j *job) make(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error)
 	return j.outcome(ctx, r, change)
 }
 
-// maxAttempts limits how often the creation of a database is retried because another process took its port between
-// check and start.
+// maxAttempts limits the attempts to create a database. create retries if another process took the port between check
+// and start.
 const maxAttempts = 3
 
 // create makes the database. If it fails, it removes everything that it created.
@@ -100,7 +100,7 @@ func (j *job) checkRequest(e engine, args *catalog.HeroDBCreate) error {
 func (j *job) place(ctx context.Context, r *sal.Record[own], e engine) error {
 	args := j.Args.(*catalog.HeroDBCreate)
 	if args.Network.Name != "" {
-		if err := j.records().Put(r); err != nil { // first, because the namespace is found by the record
+		if err := j.records().Put(r); err != nil { // first, because after a crash the namespace is found by the record
 			return err
 		}
 		if err := j.connect(ctx, r, e); err != nil {
@@ -118,7 +118,7 @@ func (j *job) place(ctx context.Context, r *sal.Record[own], e engine) error {
 	r.Own.Host = host.String()
 	j.placing.Lock()
 	defer j.placing.Unlock()
-	records, _, err := j.records().List() // a damaged record does not matter: its process occupies its port
+	records, _, err := j.records().List() // damaged records are ignored, because a running process occupies its port
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (j *job) place(ctx context.Context, r *sal.Record[own], e engine) error {
 	return j.records().Put(r)
 }
 
-// connect makes the namespace of the database and sets its address in the record.
+// connect makes the network namespace of the database and stores the address, port and interface in r.
 func (j *job) connect(ctx context.Context, r *sal.Record[own], e engine) error {
 	_, port, err := j.namespace(ctx, r)
 	if err != nil {
@@ -213,8 +213,8 @@ func (j *job) apply(ctx context.Context, r *sal.Record[own]) error {
 	return j.records().Put(r)
 }
 
-// update applies a changed spec. Everything that can fail comes before the write of the record; after that, recovery
-// completes the change.
+// update applies a changed spec. All steps that can reject the change come before the write of the record. After the
+// write, recovery completes the change.
 func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) error {
 	args := j.Args.(*catalog.HeroDBCreate)
 	before, err := j.serve(ctx, r)
@@ -285,7 +285,8 @@ func (j *job) holds(ctx context.Context, in instance, next own) error {
 	return nil
 }
 
-// upgrade chooses another version of the same engine, unless the current one matches.
+// upgrade selects the host's version of the same engine, unless the current version matches the request already. It
+// returns DRIVER_MISSING if the host's version does not match.
 func (j *job) upgrade(ctx context.Context, o *own, version string) error {
 	if (writ.Engine{Version: o.Version}).IsVersion(version) {
 		return nil
@@ -299,7 +300,8 @@ func (j *job) upgrade(ctx context.Context, o *own, version string) error {
 	return nil
 }
 
-// changeSecret prepares the next secret, before the record has its version.
+// changeSecret writes the next secret beside the current one. The next secret becomes valid when the record has its
+// version.
 func (j *job) changeSecret(in instance, next own, password catalog.Text) error {
 	if in.engine.live.reload == nil {
 		return writ.Errorf(writ.CodeDriverMissing, "%s cannot change its secret", in.engine.name).

@@ -35,7 +35,7 @@ type offer struct {
 
 func (d *Driver) offer() *offer { return &offer{d.Engines, d.Look, &d.versions} }
 
-// names returns the engines that may serve, in order of preference.
+// names returns the names of the engines for new databases, in order of preference.
 func (o *offer) names() []string {
 	if len(o.named) > 0 {
 		return o.named
@@ -49,8 +49,8 @@ func (o *offer) names() []string {
 	return names
 }
 
-// choose returns the first engine that the script accepts and this host has. Its error (DRIVER_MISSING) has the reason
-// for each engine.
+// choose returns the first engine in names that this host has, that is used for new databases, and that has the given
+// version. Without names, it tries all engines. The error DRIVER_MISSING contains the reason for each engine.
 func (o *offer) choose(ctx context.Context, names []string, version string) (program, error) {
 	if len(names) == 0 {
 		names = o.all()
@@ -83,8 +83,8 @@ func (o *offer) choose(ctx context.Context, names []string, version string) (pro
 	return program{}, err.WithHint("ask for another engine or version, or for another node")
 }
 
-// program finds an engine on this host. If the program is missing, it returns exec.ErrNotFound and a program that has
-// only the field engine.
+// program finds an engine on this host. If the program is missing, it returns exec.ErrNotFound and a program with only
+// the field engine set.
 func (o *offer) program(ctx context.Context, name string) (program, error) {
 	e, ok := engineOf(name)
 	if !ok {
@@ -108,7 +108,7 @@ func (o *offer) program(ctx context.Context, name string) (program, error) {
 	return program{e, path, cmp.Or(version, unknownVersion)}, nil
 }
 
-// all returns the names of all engines, the offered ones first.
+// all returns the names of all engines. The engines for new databases come first.
 func (o *offer) all() []string {
 	names := slices.Clone(o.names())
 	for _, e := range engines {
@@ -133,7 +133,7 @@ func (o *offer) refused(p program) string {
 	}
 }
 
-// installed returns the engines of this host, those for new databases first.
+// installed returns the engines of this host. The engines for new databases come first.
 func (o *offer) installed(ctx context.Context) []writ.Engine {
 	var serve, refused []writ.Engine
 	for _, name := range o.all() {
@@ -154,8 +154,8 @@ func (o *offer) installed(ctx context.Context) []writ.Engine {
 	return append(serve, refused...)
 }
 
-// about describes the engines of a node. serve has those for new databases, with their weakness if any; refused has the
-// others, with the reason.
+// about describes the engines of a node. serve lists the engines for new databases, with their weakness if any. refused
+// lists the other engines, with the reason.
 func about(all []writ.Engine) (serve, refused []string) {
 	for _, f := range all {
 		e, _ := engineOf(f.Name)
@@ -184,7 +184,7 @@ func (o *offer) checkEngine(ctx context.Context) (string, error) {
 	return detail, nil
 }
 
-// checkNamed checks for the engines that Driver.Engines names.
+// checkNamed checks that this host can use every engine in Driver.Engines for new databases.
 func (o *offer) checkNamed(ctx context.Context) (string, error) {
 	if len(o.named) == 0 {
 		return "none; all engines that protect their secret are used", nil

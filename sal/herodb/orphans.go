@@ -16,7 +16,8 @@ import (
 // hostName matches the host names of databases.
 var hostName = regexp.MustCompile(`^h[a-z2-7]{10}$`)
 
-// Orphans returns processes, directories, trees, cgroups and namespaces of databases without a record.
+// Orphans returns damaged records, and processes, directories, trees, cgroups and namespaces of databases without a
+// record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	records, damaged, err := d.records().List()
 	if err != nil {
@@ -77,7 +78,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 }
 
 // databaseOf returns the host name of the database that a process serves or served. The process is recognized by its
-// arguments: the name of an engine, and a path of the database.
+// arguments, which contain the name of an engine and a path below the database's directory.
 func databaseOf(dir string, p process) (host string, ok bool) {
 	if !slices.ContainsFunc(p.args, isEngine) {
 		return "", false

@@ -12,7 +12,7 @@ import (
 	"writ/sal"
 )
 
-// Default ports of databases without a network. They are outside the range for outgoing connections.
+// Default ports of databases without a network. They are outside the kernel's default range for outgoing connections.
 const (
 	DefaultFirstPort = 20379
 	DefaultLastPort  = 24378
@@ -24,8 +24,8 @@ const networkPort = 6379
 // portRange is the range of ports for databases without a network. The zero value is the default range.
 type portRange struct{ first, last int }
 
-// choose returns a port of the host for a database: always the same one, unless it is in use. The ports of other
-// records are in use.
+// choose returns a port for a database. It tries all ports of the range, beginning with a port that depends on the
+// database's name. It skips ports in other records. It returns QUOTA_EXCEEDED if no port is free.
 func (p portRange) choose(r *sal.Record[own], records []*sal.Record[own]) (int64, error) {
 	if p.first == 0 {
 		p = portRange{DefaultFirstPort, DefaultLastPort}

@@ -17,7 +17,7 @@ import (
 	"writ/sal"
 )
 
-// pid identifies a process across a crash: another process that reuses its PID has another start time.
+// pid identifies a process across a crash: another process that reuses the PID has a different start time.
 type pid struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // kernel ticks since boot
@@ -74,15 +74,15 @@ func (d *Driver) Process(_ context.Context, resource writ.ResourceID) (sal.Proce
 	return hold(p)
 }
 
-// process returns the process that serves a database: the recorded one, or one that was started but not recorded. It
-// returns the zero value if there is none. A child that writes a snapshot has the same arguments and can outlive its
-// engine. It serves no clients and is recognised by its session, which belongs to the engine (see spawn).
+// process returns the process that serves a database, recorded or not, or the zero value. An engine's child that writes
+// a snapshot has the same arguments and can outlive the engine, but serves no clients. process skips it, because the
+// child is not the leader of its session (see spawn).
 func (j *job) process(o own) (pid, error) {
 	return j.find(o, func(p process) bool { return p.leads })
 }
 
-// find returns the recorded process if it lives, otherwise another process of the database that qualifies, or the zero
-// value.
+// find returns the recorded process if it lives. Otherwise it returns another process of the database that qualifies
+// accepts, or the zero value.
 func (j *job) find(o own, qualifies func(process) bool) (pid, error) {
 	if j.lives(o.Process, o) {
 		return o.Process, nil
@@ -99,9 +99,9 @@ func (j *job) find(o own, qualifies func(process) bool) (pid, error) {
 	return pid{}, nil
 }
 
-// lives reports whether a process exists and still belongs to the database, also while it ends: it occupies its port
-// until it has ended. If the process seems to belong to another database, it is checked again, because confine.RunsAs
-// cannot read the root directory of a process that has begun to end.
+// lives reports whether a process exists and still belongs to the database. A process that is ending still lives,
+// because it occupies its port. A process that does not seem to belong to the database is checked again, because
+// confine.RunsAs cannot read the root directory of a process that has begun to end.
 func (j *job) lives(p pid, o own) bool {
 	if p == (pid{}) {
 		return false
@@ -122,8 +122,8 @@ func (j *job) lives(p pid, o own) bool {
 }
 
 // ours reports whether a process serves the database: it has the name of the engine and a path of the database among
-// its arguments, and the user of the record. Arguments can be forged by any process; the user cannot. If the record has
-// no engine, any engine and any user match, because such processes are only ended.
+// its arguments, and the user of the record. Arguments can be forged by any process; the user cannot. If o.Engine is
+// empty, any engine and any user match; Fence uses this to end the process.
 func (j *job) ours(p process, o own) bool {
 	serves := func(argument string) bool { return filepath.Base(argument) == o.Engine }
 	if o.Engine == "" {

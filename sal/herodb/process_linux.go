@@ -45,7 +45,7 @@ func readProcessOf(number int, boot string) (process, error) {
 	}
 	p := process{pid: pid{PID: number, Start: start, Boot: boot}, leads: fields[3] == strconv.Itoa(number)}
 	if strings.ContainsAny(fields[0], "ZX") {
-		p.dead = fields[17] == "0" || fields[17] == "1" // otherwise other threads of it still have its files open
+		p.dead = fields[17] == "0" || fields[17] == "1" // otherwise its other threads still have files open
 		p.ending = !p.dead
 		return p, nil
 	}
@@ -56,11 +56,11 @@ func readProcessOf(number int, boot string) (process, error) {
 	return p, err
 }
 
-// maxArgs limits how much of a command line is read, in bytes: several pages.
+// maxArgs limits the bytes that are read of a command line: several pages.
 const maxArgs = 16 << 10
 
-// processesWith returns the processes outside of containers that have a text among their arguments. It reads only one
-// file per process for all others, because a host has thousands of processes.
+// processesWith returns the processes outside of containers whose arguments contain a text. It reads only one file for
+// each other process, because a host can have thousands of processes.
 func processesWith(text string) ([]process, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -101,7 +101,7 @@ func readShort(path string, buffer []byte) int {
 // reap waits for a child that has ended. It must be called once, in the process that started the child.
 func reap(number int) { _, _ = unix.Wait4(number, nil, unix.WNOHANG, nil) }
 
-// hold is openProcess with the result that sal.Served needs.
+// hold is openProcess with the result type of sal.Served.
 func hold(p pid) (sal.Process, error) {
 	held, err := openProcess(p)
 	if held == nil {
@@ -110,7 +110,7 @@ func hold(p pid) (sal.Process, error) {
 	return held, nil
 }
 
-// openProcess returns a process, or nil if it has ended.
+// openProcess returns a handle of a process, or nil if the process has ended. The caller must close it.
 func openProcess(p pid) (*pidfd.Process, error) {
 	held, err := pidfd.Open(p.PID)
 	if err != nil || held == nil {
@@ -123,8 +123,8 @@ func openProcess(p pid) (*pidfd.Process, error) {
 	return held, nil
 }
 
-// signal sends a signal to a process, and never to another one that reuses its PID. It is not an error if the process
-// has ended.
+// signal sends a signal to a process, and never to another process that reuses its PID. It is not an error if the
+// process has ended.
 func signal(p pid, s syscall.Signal) error {
 	held, err := openProcess(p)
 	if err != nil || held == nil {

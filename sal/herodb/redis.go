@@ -28,13 +28,14 @@ func redis(name, where, least string) engine {
 const driverUser = "writ"
 
 // Rights of the two users. Clients can use all data and inspect the server, but cannot change its memory, users or
-// files. They cannot make it connect to other servers, because it may reach addresses that they cannot.
+// files. They cannot make the server connect to other servers, because it may reach addresses that clients cannot.
 const (
 	clientRights = "~* &* +@all -@admin -migrate +acl|whoami +config|get +client|list +latency +slowlog"
 	driverRights = "-@all +acl|load +client|pause +client|unpause +config|get +config|set +bgsave +info +ping"
 )
 
-// redisFiles returns the configuration and the user file. They contain no usable secret: users have SHA-256 hashes.
+// redisFiles returns the configuration and the user file. The files contain no usable secret, only SHA-256 hashes of
+// passwords.
 func redisFiles(in instance) map[string]string {
 	var conf strings.Builder
 	set := func(name, format string, args ...any) { fmt.Fprintf(&conf, name+" "+format+"\n", args...) }
@@ -73,8 +74,9 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// maxMemory returns the part of a database's memory for data, in bytes. The rest is for connections, buffers and pages
-// that change while a child writes a snapshot: a quarter, and at least 8 MiB, half of the smallest database.
+// maxMemory returns the part of a database's memory for data, in bytes. The rest is a quarter and at least 8 MiB, which
+// is half of the smallest database. It is for connections, buffers and pages that change while a child writes a
+// snapshot.
 func maxMemory(mib int64) int64 { return (mib - max(mib/4, 8)) << 20 }
 
 // redisReload applies memory limit and users.
@@ -89,8 +91,8 @@ func redisReload(ctx context.Context, c *client, in instance) error {
 	return nil
 }
 
-// Times of redisHold. A pause that is not renewed ends by itself, so a database does not stand still forever if the
-// runner dies.
+// Times of redisHold. A pause that is not renewed ends by itself, so the database accepts writes again if the runner
+// dies.
 const (
 	pauseFor   = 20 * time.Second
 	pauseRenew = 5 * time.Second
@@ -98,7 +100,7 @@ const (
 )
 
 // redisHold flushes all acknowledged writes to the files and keeps the files unchanged. A database that does not
-// persist writes its data to a new file and continues; one that persists blocks writers.
+// persist writes its data to a new file and continues; a database that persists blocks writers until release is called.
 func redisHold(ctx context.Context, c *client, in instance) (release func(), err error) {
 	if !in.own.Persist {
 		return func() {}, redisDump(ctx, c, in)
@@ -167,7 +169,7 @@ func redisDump(ctx context.Context, c *client, in instance) error {
 }
 
 // redisQuiet waits until INFO has all given field values. It uses its own connection, because redisHold renews the
-// pause on the other one.
+// pause on its connection.
 func redisQuiet(ctx context.Context, in instance, all ...string) error {
 	c, err := in.dial(ctx)
 	if err != nil {

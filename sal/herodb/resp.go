@@ -28,7 +28,7 @@ var errLong = fmt.Errorf("the answer exceeds %d bytes", maxAnswer)
 // maxNesting limits the levels of lists in an answer.
 const maxNesting = 5
 
-// errNested is the error for an answer with more levels.
+// errNested is the error for an answer with more than maxNesting levels of lists.
 var errNested = fmt.Errorf("the answer has more than %d levels of lists", maxNesting)
 
 // refusal is an error answer, such as "NOAUTH Authentication required.".
@@ -43,7 +43,7 @@ func refused(err error, kind string) bool {
 	return ok && word == kind
 }
 
-// maxAnswer is far more than any answer to the driver needs, in bytes; INFO has about 6 KiB.
+// maxAnswer limits the size of an answer, in bytes. INFO, the longest answer to the driver, has about 6 KiB.
 const maxAnswer int64 = 1 << 20
 
 // ask sends a command and returns its answer: a string, an int64, nil, or a []any of these.
@@ -73,7 +73,7 @@ func (c *client) ask(ctx context.Context, words ...string) (any, error) {
 	return answer, err
 }
 
-// text is ask for answers that are a string.
+// text sends a command and returns its answer. It returns an error if the answer is not a string.
 func (c *client) text(ctx context.Context, words ...string) (string, error) {
 	answer, err := c.ask(ctx, words...)
 	s, ok := answer.(string)
@@ -107,7 +107,7 @@ func readAnswer(r *bufio.Reader, left *int64, depth int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	const value = 32 // memory of one value in bytes, even if it is short
+	const value = 32 // memory overhead of one value, in bytes
 	if *left -= int64(len(line)) + value; *left < 0 {
 		return nil, errLong
 	}

@@ -83,7 +83,8 @@ func (j *job) instance(r *sal.Record[own]) (instance, error) {
 	return in, err
 }
 
-// refresh makes a running process apply the record.
+// refresh sets the resource limits of a running process and waits until the process answers. If how is reload, it also
+// makes the process apply the record.
 func (j *job) refresh(ctx context.Context, in instance, how how) error {
 	if how == reload {
 		if err := j.configure(in); err != nil {
@@ -109,7 +110,7 @@ func (j *job) refresh(ctx context.Context, in instance, how how) error {
 }
 
 // configure writes the files that the engine reads at its start. For an engine without such files, it links the data
-// into the directory of the database, where the engine looks for it.
+// into the directory of the database, where the engine expects it.
 func (j *job) configure(in instance) error {
 	if in.engine.configure == nil {
 		j.step("link the data")
@@ -122,7 +123,7 @@ func (j *job) configure(in instance) error {
 	files := in.engine.configure(in)
 	for _, name := range []string{"users.acl", "server.conf"} {
 		err := j.write(name, files[name])
-		if err == nil && in.own.User != 0 { // a running process reads it again
+		if err == nil && in.own.User != 0 { // a running process reads the file again
 			err = sal.HandFile(j.in(name), 0, in.own.User, 0o640)
 		}
 		if err != nil {

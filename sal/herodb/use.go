@@ -41,7 +41,7 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 	return j.outcome(ctx, r, change)
 }
 
-// backup takes a snapshot of the data's tree while the engine holds its files unchanged or does not run.
+// backup takes a snapshot of the data's tree while the engine keeps its files unchanged or is stopped.
 func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ.Change, error) {
 	all, err := j.Trees.Snapshots(ctx, j.tree())
 	if err != nil {
@@ -110,8 +110,8 @@ func (j *job) hasBackup(ctx context.Context, name string) (bool, error) {
 	return slices.Contains(all, name), err
 }
 
-// restore resets the data to a backup. It first records phase restoring; from then on, it is completed even after a
-// crash.
+// restore resets the data to a backup. It first records phase restoring; from then on, the restore is completed even
+// after a crash.
 func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) error {
 	exists, err := j.hasBackup(ctx, name)
 	if err != nil {
@@ -127,8 +127,8 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) erro
 	return j.putBack(ctx, r)
 }
 
-// putBack restores the data from the backup and serves it. If this fails, the database continues with its previous
-// data.
+// putBack restores the data from the backup and starts a process for it. If the restore fails, a process serves the
+// previous data.
 func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.end(ctx, r.Own, grace); err != nil {
 		return err
@@ -156,8 +156,8 @@ func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
 	return j.records().Put(r)
 }
 
-// rotate generates another secret. The old one is valid until the engine applies the new one; the two are never valid
-// together.
+// rotate generates another secret. The old secret is valid until the engine applies the new secret; they are never
+// valid at the same time.
 func (j *job) rotate(ctx context.Context, r *sal.Record[own]) error {
 	if r.Own.Given {
 		return writ.Errorf(writ.CodeResourceConflict, "%s uses the password of herodb.create", j.Resource).
@@ -180,7 +180,8 @@ func (j *job) rotate(ctx context.Context, r *sal.Record[own]) error {
 	return j.apply(ctx, r)
 }
 
-// dropDump removes the backup file of a database that does not persist, so that it starts empty as documented.
+// dropDump removes the backup file of a database that does not persist, so that the database starts empty as
+// documented.
 func (j *job) dropDump(in instance) error {
 	path := filepath.Join(in.tree, dumpName)
 	if _, err := os.Lstat(path); os.IsNotExist(err) {

@@ -30,8 +30,8 @@ func (j *job) user(has uint32) (uint32, error) {
 }
 
 // handOver gives the user of a database ownership of the data, and read access to its other files. No process may use
-// them meanwhile. The record with a new user is written after the files of the previous user are reclaimed and before
-// the new user gets anything, because a user ID that is in no record may be given to another database.
+// the files meanwhile. The record with a new user is written after the files of the previous user are reclaimed and
+// before the new user gets anything, because a user ID that is in no record may be given to another database.
 func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
 	user, err := j.user(r.Own.User)
 	if err != nil {
@@ -88,8 +88,8 @@ func (j *job) runDir(user uint32) error {
 	return os.Lchown(dir, int(user), int(user))
 }
 
-// closeTree takes back the directory of a database and its data from their users. The driver can use files with any
-// owner.
+// closeTree takes back the directory of a database and its data from their users. It does not change files below them:
+// the driver can use files of any owner.
 func (j *job) closeTree(tree string) error {
 	if err := os.Mkdir(j.in("run"), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
