@@ -18,8 +18,8 @@ import (
 // Range contains all addresses of the overlay.
 var Range = netip.MustParsePrefix("400::/7")
 
-// Address returns the address of the node with a public key: the first 16 bytes of the key's BLAKE3 digest, with a
-// first byte that is in Range.
+// Address returns the address of the node with a public key: the first 16 bytes of the key's BLAKE3 digest, with the
+// first byte changed so that the address is in Range.
 func Address(public *ecdh.PublicKey) netip.Addr {
 	digest := blake3.Sum256(public.Bytes())
 	a := [16]byte(digest[:16])
@@ -31,7 +31,8 @@ func Address(public *ecdh.PublicKey) netip.Addr {
 func Subnet(node netip.Addr) netip.Prefix { return netip.PrefixFrom(node, 64).Masked() }
 
 // LoadKey reads the private key from a file in the daemon's format, 32 bytes. If the file does not exist, it generates
-// a key. The key is the identity of the node. step is called before every change of the disk.
+// a key. It returns writ.CodeKeyUnusable if the file has another length. The key is the identity of the node. step is
+// called before each change of the disk.
 func LoadKey(path string, step func(name string)) (*ecdh.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

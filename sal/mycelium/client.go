@@ -18,12 +18,12 @@ import (
 	"writ/internal/outbound"
 )
 
-// Timeout limits a call to the daemon. A client that waits for a message blocks all other clients, for a minute with
-// default settings, so a slow call does not mean that the daemon is dead. For the same reason, this package never waits
-// for messages.
+// Timeout limits a call to the daemon. A client that waits for a message blocks the calls of all other clients, by
+// default for a minute. So a slow call does not mean that the daemon is dead. For the same reason, this package never
+// waits for messages.
 const Timeout = 90 * time.Second
 
-// maxAnswer limits the length of an answer, in bytes. A node has some hundred bytes for each connected network.
+// maxAnswer limits the length of an answer, in bytes. An answer has some hundred bytes for each connected network.
 const maxAnswer = 64 << 20
 
 // Client calls the REST API of a mycelium daemon.
@@ -32,7 +32,8 @@ type Client struct {
 	HTTP *http.Client
 }
 
-// clientIn returns a client for a daemon in a network namespace, or in the process's own if namespace is empty.
+// clientIn returns a client for a daemon in a network namespace, or in the namespace of this process if namespace is
+// empty.
 func clientIn(namespace, address string) *Client {
 	transport := &http.Transport{DisableKeepAlives: true} // the daemon may be replaced between calls
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -99,13 +100,13 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	return peers, nil
 }
 
-// AddPeer makes the daemon connect to another one, until it exits. A known peer is not an error.
+// AddPeer makes the daemon connect to a peer. The daemon forgets the peer when it exits. A known peer is not an error.
 func (c *Client) AddPeer(ctx context.Context, endpoint string) error {
 	err := c.call(ctx, http.MethodPost, "/admin/peers", map[string]string{"endpoint": endpoint}, nil)
 	return unless(err, http.StatusConflict)
 }
 
-// RemovePeer makes the daemon forget another one. An unknown peer is not an error.
+// RemovePeer removes a peer from the daemon. An unknown peer is not an error.
 func (c *Client) RemovePeer(ctx context.Context, endpoint string) error {
 	return unless(c.call(ctx, http.MethodDelete, "/admin/peers/"+url.PathEscape(endpoint), nil, nil),
 		http.StatusNotFound)
@@ -128,7 +129,7 @@ func (c *Client) Routes(ctx context.Context) ([]Route, error) {
 	return routes, nil
 }
 
-// StatusError is an HTTP error of the daemon.
+// StatusError is an answer of the daemon with an HTTP status other than 2xx.
 type StatusError struct {
 	Status int // HTTP status
 	Text   string
@@ -171,7 +172,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 		return fmt.Errorf("call mycelium: %w", err)
 	}
 	if response.StatusCode/100 != 2 {
-		const most = 300 // bytes of an unexpected answer; they become part of sentences
+		const most = 300 // bytes; the text becomes part of an error message
 		return &StatusError{response.StatusCode, strings.ToValidUTF8(string(said[:min(len(said), most)]), "?")}
 	}
 	if answer == nil {
@@ -183,7 +184,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	return nil
 }
 
-// endpoint is the address of a peer. Its format changed with version 0.7.6; both are supported.
+// endpoint is the address of a peer. Its format changed with version 0.7.6 of the daemon; both formats are supported.
 type endpoint string
 
 // UnmarshalJSON decodes {"proto","socketAddr"}, {"proto","addr":{"socket"}} and

@@ -12,14 +12,16 @@ import (
 	"writ/internal/sleep"
 )
 
-// Pauses between two starts of the daemon. They double while it exits soon after its start.
+// Shortest and longest pause before the daemon is restarted. The pause doubles while the daemon exits soon after its
+// start.
 const (
 	firstPause = time.Second
 	longPause  = time.Minute
 )
 
-// Run keeps the daemon running until ctx ends. It adopts the daemon of an earlier Run, restarts a daemon that exits,
-// and waits longer each time if that happens repeatedly. Without the daemon's program, it only waits.
+// Run keeps the daemon running until ctx ends. It adopts the daemon of an earlier Run, and restarts the daemon whenever
+// it exits, after longer pauses if that happens repeatedly. Without the daemon's program, Run only waits for ctx. It
+// returns an error if the key cannot be loaded or a peer is invalid.
 func (n *Node) Run(ctx context.Context) error {
 	// Create the key first, or the daemon would generate one.
 	if _, err := n.Address(ctx); err != nil && ctx.Err() == nil {
@@ -56,7 +58,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// runDaemon adopts or starts a daemon, and returns when it has exited or ctx has ended.
+// runDaemon adopts or starts a daemon, and returns when the daemon has exited or ctx has ended. In the second case it
+// stops the daemon, unless Outlive is set.
 func (n *Node) runDaemon(ctx context.Context) error {
 	args, err := n.args(n.keyPath())
 	if err != nil {
@@ -94,8 +97,8 @@ func (n *Node) runDaemon(ctx context.Context) error {
 	return err
 }
 
-// Stop stops the daemon of this node, regardless of its parent, and returns when it has exited. It is not an error if
-// no daemon runs.
+// Stop stops the daemon of this node, even if another process started it, and returns when the daemon has exited. It is
+// not an error if no daemon runs.
 func (n *Node) Stop(ctx context.Context) error {
 	p, err := findDaemon(n.name(), n.keyPath())
 	if err != nil || p == nil {

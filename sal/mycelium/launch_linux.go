@@ -17,8 +17,8 @@ import (
 
 // launch holds the directory, namespace and log of a new daemon.
 type launch struct {
-	dir   string       // its working directory, with its home
-	netns string       // file of its network namespace, the process's own if empty
+	dir   string       // working directory of the daemon, with its home directory
+	netns string       // file of the daemon's network namespace; "" means the namespace of this process
 	ready func() error // checks the network namespace before the start
 	log   logFile
 	step  func(name string)
@@ -54,15 +54,15 @@ func (l launch) start(args []string) (*process, error) {
 		return nil, err
 	}
 	handle, err := pidfd.Open(cmd.Process.Pid)
-	if err != nil || handle == nil { // its number cannot be reused: it is our child
+	if err != nil || handle == nil { // the PID cannot be reused before Wait
 		_ = cmd.Process.Kill()
 		return nil, errors.Join(err, cmd.Wait())
 	}
 	return &process{pid: cmd.Process.Pid, args: args, handle: handle, child: cmd}, nil
 }
 
-// checkPorts checks that the daemon's ports are free. Without its port or API, the daemon would continue, unreachable
-// for peers or for this node, and only log that.
+// checkPorts checks that the daemon's ports are free. If a port is in use, the daemon only logs that and continues, and
+// peers or this node cannot reach it.
 func (o *Options) checkPorts() error {
 	var open []io.Closer
 	for _, at := range []struct{ use, address string }{

@@ -21,7 +21,7 @@ const (
 
 const logName = "mycelium.log"
 
-// logFile is the log of the daemon, which keeps it open and appends to it.
+// logFile is the log of the daemon. The daemon keeps the file open and appends to it.
 type logFile struct {
 	path string
 	step func(name string)
@@ -41,7 +41,8 @@ func (l logFile) trimRegularly(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// trim copies the end of a large log and truncates it. The daemon appends at the new end.
+// trim copies the end of a log larger than maxLog to .old and truncates the log. The daemon then appends at the new
+// end.
 func (l logFile) trim() error {
 	f, err := os.OpenFile(l.path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {

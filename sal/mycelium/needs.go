@@ -10,7 +10,8 @@ import (
 	"writ/sal/needs"
 )
 
-// Needs returns the requirements of the overlay. Without them, addresses are the same and packets stay on the host.
+// Needs returns the requirements of the overlay. If they are not met, addresses are the same, but packets do not leave
+// the host.
 func (n *Node) Needs() []needs.Need {
 	const alone = "networks of this node do not reach other nodes"
 	return []needs.Need{

@@ -1,9 +1,9 @@
 // Package mycelium connects this host to the overlay network. It manages the host's key, the addresses derived from it,
-// and the daemon that carries packets. It has no operations. It knows the daemon's command line and REST API, but not
-// the networks that use the addresses.
+// and the daemon that carries packets. The package has no operations. It uses the daemon's command line and REST API,
+// and does not depend on the networks that use the addresses.
 //
-// The key exists before the daemon, and only packets need the daemon: a host without mycelium has its addresses and
-// local networks.
+// The key is generated before the daemon starts, and only packets to other hosts need the daemon. So a host without
+// mycelium also has its addresses and local networks.
 //
 // Layout below Dir: priv_key.bin, the key; home/, an empty home for the daemon, so that it ignores personal settings;
 // mycelium.log, its latest log.
@@ -26,12 +26,13 @@ type Node struct {
 	Options
 	Dir string       // required: an absolute path
 	Log *slog.Logger // required by Run
-	// Netns is the file of the daemon's network namespace, the process's own if empty.
+	// Netns is the file of the daemon's network namespace. If empty, the daemon runs in the namespace of this process.
 	Netns string
 	// Outlive keeps the daemon running when Run ends; the next Run adopts it. Otherwise, packets stop whenever the
 	// runner stops.
 	Outlive bool
-	// Step is called before every single change of the disk and of processes; tests stop the node there. It may be nil.
+	// Step is called before each change to the disk and to processes. Tests use it to stop the node at that point. May be
+	// nil.
 	Step func(name string)
 
 	making   sync.Mutex   // only one call generates the key

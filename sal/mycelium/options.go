@@ -15,14 +15,14 @@ import (
 // Options are the settings of the daemon's command line.
 type Options struct {
 	Binary string // path or name of the daemon; "mycelium" on PATH if empty
-	// Peers are the endpoints that the daemon connects to, "tcp://192.0.2.7:9651"; see CheckPeers. Without peers, it
-	// waits for connections and searches for peers on its wire.
+	// Peers are the endpoints that the daemon connects to, "tcp://192.0.2.7:9651"; see CheckPeers. Without peers, the
+	// daemon waits for connections and searches for peers in the local network.
 	Peers       []string
 	Port        int    // port for peers, DefaultPort if 0
 	API         string // "address:port" of its REST API, on loopback because it has no password; DefaultAPI if empty
 	RPC         string // address of its unused JSON-RPC API; DefaultRPC if empty
 	Tun         string // name of its network interface; "mycelium" if empty
-	NoDiscovery bool   // do not connect to daemons that are discovered on the wire
+	NoDiscovery bool   // do not connect to daemons discovered in the local network
 	// DiscoveryOn limits the search for peers to these interfaces, by name; see CheckDiscovery. Empty means all.
 	DiscoveryOn []string
 }
@@ -37,7 +37,8 @@ const (
 const (
 	// keyFlag precedes the path of the key, which identifies the daemon of a node.
 	keyFlag = "--key-file"
-	// interfaceFlag limits the daemon's search for peers to an interface. Versions before 0.7.2 exit if they get it.
+	// interfaceFlag limits the daemon's search for peers to an interface. Daemons before version 0.7.2 exit if the flag
+	// is set.
 	interfaceFlag = "--peer-discovery-interface"
 )
 
@@ -82,8 +83,8 @@ func (o *Options) args(key string) ([]string, error) {
 // helpWithin limits how long the daemon's program may take to print its help.
 const helpWithin = 10 * time.Second
 
-// CheckDiscovery rejects a DiscoveryOn that the daemon would ignore, or that would make it exit. A host without the
-// program passes: its networks are local.
+// CheckDiscovery rejects a DiscoveryOn that the daemon would ignore, or that would make it exit. It returns nil on a
+// host without the program, whose networks are local.
 func (o *Options) CheckDiscovery(ctx context.Context) error {
 	if len(o.DiscoveryOn) == 0 {
 		return nil
@@ -117,8 +118,8 @@ func (o *Options) CheckDiscovery(ctx context.Context) error {
 		WithHint("install mycelium 0.7.2 or newer; or use --overlay-no-discovery, and name each peer with --overlay-peer")
 }
 
-// interfaceName reports whether Linux accepts a name for an interface. It rejects names that start like a flag, because
-// the daemon would parse them as one.
+// interfaceName reports whether Linux accepts a name for an interface. It rejects names that start with a hyphen,
+// because the daemon would parse them as flags.
 func interfaceName(name string) bool {
 	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '/' || r == ':' || r > '~' })

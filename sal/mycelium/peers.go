@@ -13,7 +13,8 @@ import (
 // unfragmented.
 const MTU = 1400
 
-// CheckPeers rejects peers that the daemon would not accept or connect to. Some would make it exit at every start.
+// CheckPeers rejects peers that the daemon does not accept, cannot connect to, or would lose packets with (QUIC). Some
+// of these peers make the daemon exit at every start.
 func CheckPeers(peers []string) error {
 	for _, peer := range peers {
 		if err := checkPeer(peer); err != nil {

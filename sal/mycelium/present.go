@@ -10,8 +10,8 @@ import (
 	"writ/internal/netns"
 )
 
-// requirePresence marks the overlay as not connected if no interface has the node's address: no packet leaves then.
-// Peers stay alive, because they are reached over IPv4.
+// requirePresence marks the overlay as not connected if no interface has the node's address, because then no packet
+// leaves the host. Connections to peers can stay alive meanwhile, because they use IPv4.
 func requirePresence(o *writ.Overlay, namespace string, address netip.Addr) {
 	if held, err := hasAddress(namespace, address); err != nil || held {
 		return
@@ -22,8 +22,8 @@ func requirePresence(o *writ.Overlay, namespace string, address netip.Addr) {
 		address, o.PID)
 }
 
-// hasAddress reports whether an interface in a network namespace has an address, "" for the process's own namespace.
-// The daemon sets the address of its interface only when it starts.
+// hasAddress reports whether an interface in a network namespace has an address. An empty namespace means the namespace
+// of this process. The daemon sets the address of its interface only when it starts.
 func hasAddress(namespace string, address netip.Addr) (bool, error) {
 	if namespace != "" {
 		back, err := netns.Enter(namespace)

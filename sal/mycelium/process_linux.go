@@ -20,7 +20,7 @@ import (
 	"writ/sal/needs"
 )
 
-// process is a daemon. The handle is bound to this process, even if its number is reused.
+// process is a daemon. The handle refers to this process, even if its PID is reused.
 type process struct {
 	pid    int
 	args   []string
@@ -28,7 +28,7 @@ type process struct {
 	child  *exec.Cmd // nil if another process started it
 }
 
-// findDaemon returns the running daemon with this program name and key, or nil.
+// findDaemon returns the running daemon with this program name and key, or nil. The caller must close its handle.
 func findDaemon(program, key string) (*process, error) {
 	running, err := confine.Running()
 	if err != nil {
@@ -99,8 +99,8 @@ func (p *process) stop(ctx context.Context) {
 	}
 }
 
-// daemonInfo returns the number, start time and version of the running daemon with this program name and key. It returns
-// zero values without a daemon.
+// daemonInfo returns the PID, start time and version of the running daemon with this program name and key. It returns
+// zero values if no such daemon runs.
 func daemonInfo(
 	ctx context.Context, program, key string, versions *needs.Versions,
 ) (pid int64, since time.Time, version string) {

@@ -20,8 +20,8 @@ const (
 // answerWithin limits how long Standing waits for the daemon, which another client may block for much longer.
 const answerWithin = 3 * time.Second
 
-// Standing is a short form of Status with details about the daemon's process. The request to a slow daemon continues
-// for up to Timeout. Meanwhile, Standing returns the last answer and its age.
+// Standing returns a short form of Status, with details about the daemon's process. The request to a slow daemon
+// continues for up to Timeout. Meanwhile, Standing returns the last answer and its age.
 func (n *Node) Standing(ctx context.Context) (writ.Overlay, error) {
 	address, err := n.Address(ctx)
 	if err != nil {
@@ -126,8 +126,8 @@ func (q *inquiry) begin(ctx context.Context, ask func(context.Context) (writ.Ove
 	return done
 }
 
-// answer returns a copy of the last answer and its time. current reports whether it answers the request that begin
-// returned as `begun`, or a later one.
+// answer returns a copy of the last answer and its time. current reports whether this is the answer to the request for
+// which begin returned the channel `begun`, or to a later request.
 func (q *inquiry) answer(begun <-chan struct{}) (o writ.Overlay, at time.Time, current bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -19,8 +19,8 @@ type Status struct {
 	Routes    []Route `json:"routes,omitempty"`
 }
 
-// Status asks the daemon for its state. Detail names the parts that are unknown; an error means that the host has no
-// key.
+// Status asks the daemon for its state. If the daemon does not answer, Detail contains the reason. Status returns an
+// error only if the node's key cannot be loaded.
 func (n *Node) Status(ctx context.Context) (Status, error) {
 	address, err := n.Address(ctx)
 	if err != nil {
@@ -63,10 +63,11 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// Detail reports in a few words whether there is a daemon, without a request to it.
+// Detail describes in a few words why no daemon runs, or that mycelium provides the overlay. It sends no request to the
+// daemon.
 func (n *Node) Detail() string { return cmp.Or(n.faultText(), "overlay by mycelium") }
 
-// faultText returns the reason why no daemon runs, "" if it should run.
+// faultText returns the reason why no daemon runs, or "" if no fault is known.
 func (n *Node) faultText() string {
 	if _, err := n.program(); err != nil {
 		return "mycelium is not on PATH: networks of this node do not reach other nodes"
