@@ -16,7 +16,7 @@ import (
 
 const gib = 1 << 30
 
-// read gathers the facts that Go cannot read portably.
+// read returns the facts that the Go standard library does not provide.
 //
 //failpoint:none it opens the file only to check access
 func read(dir string) (catalog.NodeFacts, error) {

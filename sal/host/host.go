@@ -1,5 +1,5 @@
 // Package host is the driver of module node: facts about the machine, the list of drivers, and a ping without effect.
-// It only reads and creates no resources. It must not depend on the use of the node.
+// The driver only reads; it creates no resources and does not depend on the other drivers.
 package host
 
 import (
@@ -13,18 +13,18 @@ import (
 	"writ/sal/catalog"
 )
 
-// Driver answers for the machine it runs on.
+// Driver reports facts about the machine that it runs on.
 type Driver struct {
 	Dir     string                   // required: a directory on the disk whose size is reported
 	Drivers func() []writ.NodeDriver // required: the drivers of the node
 }
 
-// Describe describes the driver. It is not simulated.
+// Describe returns the name of the driver, and the operating system and architecture of the host.
 func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: "node", Name: "host", Detail: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// Do carries out facts, drivers and ping.
+// Do executes node.facts, node.drivers and node.ping. It returns DRIVER_MISSING for any other operation.
 func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err

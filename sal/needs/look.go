@@ -42,8 +42,8 @@ func Program(name, least string) func(context.Context) (string, error) {
 	}
 }
 
-// AtLeast compares versions number by number, as far as least goes. A version with a missing or invalid number is too
-// old.
+// AtLeast reports whether version is equal to or newer than least. It ignores further numbers of version. A version
+// with a missing or invalid number is too old.
 func AtLeast(version, least string) bool {
 	if least == "" {
 		return true

@@ -1,6 +1,6 @@
 // Package needs declares the requirements of drivers for their host. Each driver declares its requirements once, for
 // the runner that starts it, for `writ doctor` and for the manual. The package checks for programs, privileges, disk
-// space and kernel features. It does not know how drivers use them. Checks have no lasting effect.
+// space and kernel features. It does not depend on how drivers use them. Checks have no lasting effect.
 package needs
 
 import (
@@ -16,17 +16,17 @@ import (
 // Need is one requirement of a driver.
 type Need struct {
 	Name string // "the program qemu-img"
-	Use  string // the loss without it: "images of format qcow2 are refused"
+	Use  string // effect if the requirement is not met: "images of format qcow2 are refused"
 	Fix  string // command, or instruction if no command helps
-	// Rights replaces Fix if the system denies this process the check. The default is RightsFix.
+	// Rights replaces Fix if Look fails with fs.ErrPermission. The default is RightsFix.
 	Rights string
-	Vital  bool // the driver does not work without it
+	Vital  bool // the driver does not work if the requirement is not met
 	// Look returns a short description of the finding, or an error if the requirement is not met. The hint of a
 	// *writ.Error replaces Fix.
 	Look func(ctx context.Context) (found string, err error)
 }
 
-// Needy is a driver with requirements. It can be asked before it is used in any other way.
+// Needy is a driver with requirements. Needs may be called before any other method of the driver.
 type Needy interface {
 	// Needs returns all requirements of the configured driver. Their names, uses and fixes are the same on every host.
 	Needs() []Need
@@ -38,7 +38,7 @@ type State string
 // The results of checks.
 const (
 	OK       State = "ok"
-	Degraded State = "degraded" // the driver works, except for the loss in Use
+	Degraded State = "degraded" // the driver works, with the limitation in Use
 	Missing  State = "missing"  // the driver does not work
 )
 
@@ -48,11 +48,11 @@ type Finding struct {
 	Need   string `json:"need"`
 	State  State  `json:"state"`
 	Detail string `json:"detail"`
-	Use    string `json:"use,omitempty"` // the loss, "" if ok
-	Fix    string `json:"fix,omitempty"` // the fix, "" if ok
+	Use    string `json:"use,omitempty"` // the effect of the unmet requirement, "" if State is OK
+	Fix    string `json:"fix,omitempty"` // the fix, "" if State is OK
 }
 
-// RightsFix is the fix for a check that the system denies to this process.
+// RightsFix is the fix for a check that fails because this process lacks permissions.
 const RightsFix = "run the node as root, with all capabilities"
 
 // patience limits the duration of one check.

@@ -24,7 +24,7 @@ func versionOf(ctx context.Context, path string, argv []string) (string, error) 
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path)
-	cmd.Args, cmd.WaitDelay = argv, time.Second // the delay is for its child processes
+	cmd.Args, cmd.WaitDelay = argv, time.Second // the delay is for child processes that keep the output open
 	said, err := cmd.Output()
 	if err != nil {
 		err = fmt.Errorf("%s does not report its version: %w", path, cmp.Or(ctx.Err(), err))
@@ -47,7 +47,8 @@ type knownVersion struct {
 	version string
 }
 
-// Of returns the version of a program, "" if it is unknown. argv makes the program print it; argv[0] is its name.
+// Of returns the version of a program, "" if it is unknown. argv makes the program print its version; argv[0] is the
+// name of the program.
 func (v *Versions) Of(ctx context.Context, path string, argv ...string) (string, error) {
 	file, err := os.Stat(path)
 	if err != nil {
