@@ -16,8 +16,8 @@ import (
 // The interfaces below connect the drivers on one host. Drivers do not import each other; the code that wires a node
 // passes the implementations. All methods are idempotent, like operations, and their errors are *writ.Error.
 
-// Owner is the machine, container or database that uses something. After a crash, the UID alone is enough to find
-// everything that the owner holds.
+// Owner is a machine, container or database that uses an image, a volume or a network. After a crash, the UID alone is
+// enough to find everything that the owner holds.
 type Owner struct {
 	Resource writ.ResourceID
 	UID      writ.UID
@@ -27,9 +27,9 @@ type Owner struct {
 // Images provides the images on this host.
 type Images interface {
 	// Image returns a complete image of a project. It returns RESOURCE_UNKNOWN if no image has the name,
-	// RESOURCE_CONFLICT if the handle refers to another image, and RESOURCE_BUSY if the image is being deleted. The
-	// file does not change and stays until the image is deleted. A caller that keeps using the file records this use
-	// before it calls Image: a deletion then either finds the record, or is found by Image.
+	// RESOURCE_CONFLICT if the handle refers to another image, and RESOURCE_BUSY if the image is being deleted. The file
+	// does not change and stays until the image is deleted. A caller that keeps using the file records this use before it
+	// calls Image: then either the deletion finds the record, or Image returns RESOURCE_BUSY.
 	Image(ctx context.Context, project writ.ProjectID, image writ.Ref) (Image, error)
 }
 
@@ -71,7 +71,8 @@ type Volume struct {
 	SizeGiB int64
 }
 
-// Users lists the users of volumes. A driver asks every Users before it removes a volume or changes its content.
+// Users lists the users of volumes. The volume driver and drivers that use volumes call every implementation before
+// they remove, attach or change a volume.
 type Users interface {
 	// Users returns all current users of a volume, sorted by UID.
 	Users(ctx context.Context, volume writ.UID) ([]User, error)
@@ -80,7 +81,7 @@ type Users interface {
 // User is a resource that uses a volume.
 type User struct {
 	Owner
-	// Running reports whether the user may have files of the volume open, or restarts by itself because it was not
+	// Running reports whether the user may have files of the volume open, or may restart by itself because it was not
 	// stopped.
 	Running bool
 }
@@ -119,7 +120,7 @@ func firstObjection(ctx context.Context, volume Owner, all []Users, object func(
 	return nil
 }
 
-// ImageUsers lists the users of images. The image driver asks every ImageUsers before it deletes an image.
+// ImageUsers lists the users of images. The image driver calls every implementation before it deletes an image.
 type ImageUsers interface {
 	// ImageUsers returns all resources that could not start again without an image, sorted by UID. A resource that has
 	// its own copy of the image, such as a volume, is not among them.
@@ -174,11 +175,11 @@ func (rs *Records[T]) UsersOfImage(image Owner, uses func(*Record[T]) (bool, err
 	return all, nil
 }
 
-// DiskName is the file in a volume that machines use as their disk. A volume created from an image contains it. In
-// other volumes, the first machine creates it: sparse, with the size of the volume.
+// DiskName is the file in a volume that machines use as their disk. A volume created from an image contains this file.
+// In other volumes, the first machine creates the file, sparse and with the size of the volume.
 const DiskName = "disk.raw"
 
-// ValidTree rejects names of trees and snapshots that would lead to another directory.
+// ValidTree returns ARGUMENTS_INVALID for a name of a tree or snapshot that would lead to another directory.
 func ValidTree(name string) error {
 	if name == "." || !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%q is not a valid name for a tree or snapshot", name)
@@ -199,18 +200,19 @@ type Trees interface {
 	About() (kind, detail string)
 	// Path returns the directory of a tree, whether it exists or not.
 	Path(name string) string
-	// Room returns QUOTA_EXCEEDED, with the numbers, if a tree with this bound would exceed the project's share of the
-	// disk. Make and Copy check the same before they create anything. Trees under construction count.
+	// Room returns QUOTA_EXCEEDED, with the sizes, if a tree with this bound would exceed the project's share of the
+	// disk. Make and Copy check the same before they create anything. Trees under construction are included.
 	Room(ctx context.Context, name string, bound Bound) error
 	// Make creates a tree, or grows it to a bound, and returns its directory. It never shrinks a tree.
 	Make(ctx context.Context, name string, bound Bound) (dir string, err error)
 	// Copy creates a tree with the content of the tree `from`, or of one of its snapshots if snapshot is not empty. The
-	// tree must not exist. The caller must remove an unfinished copy.
+	// tree must not exist. If Copy fails, the caller must remove the unfinished tree.
 	Copy(ctx context.Context, name string, bound Bound, from, snapshot string) (dir string, err error)
-	// Keep compares a tree with the bound of the last Make, and repairs what it can.
+	// Keep compares a tree with bound, the bound of the last Make. It repairs differences where possible and returns
+	// them.
 	Keep(ctx context.Context, name string, bound Bound) ([]Drift, error)
-	// Snapshot creates a snapshot of a tree. An existing snapshot of that name stays unchanged; the call finishes an
-	// interrupted one. The caller ensures that no process writes to the tree until the snapshot exists.
+	// Snapshot creates a snapshot of a tree. An existing snapshot of that name stays unchanged; a snapshot that was
+	// interrupted is finished. The caller ensures that no process writes to the tree until the snapshot exists.
 	Snapshot(ctx context.Context, name, snapshot string) error
 	// Restore resets a tree to a snapshot and keeps the snapshot. Processes must reopen the files of the tree.
 	Restore(ctx context.Context, name, snapshot string) error
@@ -220,23 +222,23 @@ type Trees interface {
 	View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error)
 	// Snapshots returns the sorted names of a tree's snapshots. For a missing tree it returns an empty list.
 	Snapshots(ctx context.Context, name string) ([]string, error)
-	// RemoveSnapshot removes a snapshot. It is not an error if it does not exist.
+	// RemoveSnapshot removes a snapshot. A missing snapshot is not an error.
 	RemoveSnapshot(ctx context.Context, name, snapshot string) error
-	// Remove removes a tree and its snapshots. It is not an error if it does not exist.
+	// Remove removes a tree and its snapshots. A missing tree is not an error.
 	Remove(ctx context.Context, name string) error
 	// Remedy returns the shell command that does the same as Remove; see Orphan.
 	Remedy(name string) string
 	// List returns the sorted names of all trees, including unfinished ones.
 	List(ctx context.Context) ([]string, error)
-	// Clone copies a file to a path that does not exist, both on this host's disk, and shares blocks where the disk
-	// supports that. The copy has at least size bytes, extended with zeros, and is synced.
+	// Clone copies a file on this host to a path that does not exist, and shares blocks where the file system supports
+	// that. The copy has at least size bytes, extended with zeros, and is synced.
 	Clone(ctx context.Context, from, to string, size int64) error
 }
 
-// Bound limits the size of a tree and names the project that pays for it.
+// Bound is the size limit of a tree and the project that is charged for it.
 type Bound struct {
 	Bytes   int64          // 0 means unlimited
-	Project writ.ProjectID // the project whose share of the disk it uses; empty for none
+	Project writ.ProjectID // project whose share of the disk the tree uses; empty for none
 }
 
 // Networks provides the networks on this host.
@@ -266,7 +268,7 @@ type Port struct {
 	Device  string // tap on the host, or interface in the namespace
 	MAC     net.HardwareAddr
 	IPv6    netip.Prefix // address, and the range that is reached without a gateway
-	Gateway netip.Addr   // for all other addresses of the overlay
+	Gateway netip.Addr   // router for all other addresses of the overlay
 	IPv4    netip.Prefix // zero if the network has no IPv4
 	Router  netip.Addr   // gateway for IPv4; zero if the network has no IPv4
 	MTU     int          // bytes
@@ -285,8 +287,9 @@ func IPv4Of(ports []Port) []string {
 	return all
 }
 
-// FreeIPv4 returns an address of a range that is not taken. `first` chooses the address to try first. The addresses of
-// the range, of its router and for broadcasts are never used.
+// FreeIPv4 returns an address of a range that taken does not reject; ok is false if taken rejects all of them. `first`
+// selects the address that is tried first. FreeIPv4 never returns the address of the range, the router's address after
+// it, or the broadcast address.
 func FreeIPv4(prefix netip.Prefix, first uint32, taken func(netip.Addr) bool) (addr netip.Addr, ok bool) {
 	start := binary.BigEndian.Uint32(prefix.Masked().Addr().AsSlice())
 	room := uint32(1)<<(32-prefix.Bits()) - 3

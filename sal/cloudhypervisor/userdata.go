@@ -21,8 +21,8 @@ import (
 
 // userData returns the user-data of a machine: cloud_init as given, followed by a part that writes the environment.
 //
-// The environment comes last and has its own merge type, so that cloud-init handles and merges the given parts in the
-// same way as without env.
+// The environment comes last and has its own merge type. So cloud-init handles and merges the given parts as it does
+// without env.
 func userData(args *catalog.MachineCreate) ([]byte, error) {
 	given, err := args.CloudInit.Reveal()
 	if err != nil {
