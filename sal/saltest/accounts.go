@@ -10,7 +10,7 @@ import (
 )
 
 // Accounts returns users for the processes of a suite on a host, or nil if the test does not run as root. Concurrent
-// suites get different users, so that neither ends the processes of the other.
+// suites get different users, so that no suite ends the processes of another suite.
 func Accounts(host string) *confine.Accounts {
 	if os.Geteuid() != 0 {
 		return nil
@@ -20,7 +20,8 @@ func Accounts(host string) *confine.Accounts {
 	return a
 }
 
-// ContainerIDs returns users for the containers of a suite on a host, or nil, for up to sixteen containers at a time.
+// ContainerIDs returns user IDs for up to sixteen concurrent containers of a suite on a host. It returns nil if the
+// test does not run as root.
 func ContainerIDs(host string) *confine.Accounts {
 	if os.Geteuid() != 0 {
 		return nil

@@ -28,7 +28,7 @@ func (e Suite) acts() []Step {
 	return append(all, e.remove())
 }
 
-// stopsWithContext ends the context before each operation, and at every step of it.
+// stopsWithContext ends the context before each operation, and at every tested step of each operation.
 func stopsWithContext(t *testing.T, e Suite) {
 	every := 1
 	if e.sparse() {
@@ -58,7 +58,8 @@ func stopsWithContext(t *testing.T, e Suite) {
 }
 
 // goesOnAfterCrash stops the driver at every step of every operation like SIGKILL: no code runs after the step, not
-// even deferred calls. A new driver on the same host must then be able to observe, finish and clean up.
+// even deferred calls. A new driver on the same host must then be able to observe the subject, repeat the operation and
+// clean up.
 func goesOnAfterCrash(t *testing.T, e Suite) {
 	release := make(chan struct{})
 	var dead sync.WaitGroup
@@ -94,9 +95,9 @@ func goesOnAfterCrash(t *testing.T, e Suite) {
 	})
 }
 
-// gateEvery is the distance between tested steps in the gate; the nightly tier tests all steps. For slow drivers the
-// distance is larger, and each operation is disturbed in only one of the two ways: a step of containerd takes a third
-// of a second.
+// gateEvery is the distance between tested steps, except in nightly tests, which test all steps. For slow drivers the
+// distance is gateEverySlow, and each operation is disturbed in only one of the two ways. A step of containerd, for
+// example, takes a third of a second.
 const (
 	gateEvery     = 3
 	gateEverySlow = 12
@@ -110,11 +111,12 @@ const (
 	endOfDriver
 )
 
-// sparse reports whether each disturbance is followed by only one of the two checks.
+// sparse reports whether each disturbance is followed by only one of the checks repeats and cleansUp.
 func (e Suite) sparse() bool { return e.Sparse && !testenv.IsLong() }
 
-// disturb tests every operation of the suite at steps with the given distance. interrupt executes the operation,
-// disturbs it at a step, and reports whether it reached the step. After that, a new driver must fulfil the contract.
+// disturb disturbs every operation of the suite, at steps with the distance `every`. interrupt executes the operation,
+// disturbs it at a step, and reports whether it reached the step. After each disturbance, a new driver must keep the
+// promises of package sal.
 func disturb(
 	t *testing.T, e Suite, by disturbance, every int, interrupt func(h *host, s Step, at int) (reached bool),
 ) {
@@ -162,7 +164,7 @@ func disturb(
 					h.restart(nil)
 				}
 				after.repeats(s, want, at%2 == 1)
-				if testenv.IsNightly() { // the other order: Keep can hide a fault of the repetition
+				if testenv.IsNightly() { // with and without Keep, which can hide a fault of the repetition
 					again()
 					after.repeats(s, want, at%2 == 0)
 				}
@@ -232,7 +234,7 @@ func (d disturbed) repeats(s Step, want sal.Observation, keep bool) {
 	}
 }
 
-// cleansUp deletes the resource right after the disturbance, and creates another one with its name.
+// cleansUp deletes the resource right after the disturbance, and creates another resource with the same name.
 func (d disturbed) cleansUp() {
 	d.Helper()
 	if _, err := d.step(d.suite.remove()); err != nil {

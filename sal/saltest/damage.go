@@ -14,8 +14,8 @@ import (
 	"writ/sal"
 )
 
-// goesOnBesideADamagedRecord damages the record of a resource in two ways: the name stays readable in the first case
-// only. The driver must report the damage, serve the other resources, and remove the damaged one.
+// goesOnBesideADamagedRecord damages the record of a resource in two ways. Only in the first case does the name of the
+// resource stay readable. The driver must report the damage, serve the other resources, and remove the damaged one.
 func goesOnBesideADamagedRecord(t *testing.T, e Suite) {
 	const other = "bystander"
 	h := e.newHost(t)

@@ -53,8 +53,7 @@ func (f *forest) write(dir, text string) {
 	f.must(os.WriteFile(filepath.Join(dir, "nested", "file"), []byte(text), 0o640))
 }
 
-// holds checks the content of a tree. Its call of make never changes the bound, because all bounds here are at least as
-// large.
+// holds checks the content of a tree. It gets the directory with make, which does not shrink the tree.
 func (f *forest) holds(when, name, want string) {
 	f.Helper()
 	text, err := os.ReadFile(filepath.Join(f.make(name, mib), "nested", "file"))

@@ -15,7 +15,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// host is a machine under test.
+// host is a directory that represents a machine, and the driver under test on it.
 type host struct {
 	testing.TB
 	suite  Suite
@@ -27,7 +27,7 @@ type host struct {
 	mu     sync.Mutex // guards keys
 }
 
-// newHost returns a host with everything except the subject.
+// newHost returns a host with everything that the suite needs, except the subject.
 func (e Suite) newHost(t testing.TB) *host {
 	h := &host{TB: t, suite: e, dir: hostsOr(e.Hosts).New(t)}
 	h.leaks = &leaks{TB: t, dir: h.dir, handed: e.Handed}
@@ -38,7 +38,7 @@ func (e Suite) newHost(t testing.TB) *host {
 	return h
 }
 
-// furnish creates everything except the subject on an empty host.
+// furnish creates on an empty host everything that the suite needs, except the subject.
 func (h *host) furnish() {
 	h.Helper()
 	if h.suite.Prepare != nil {

@@ -17,7 +17,7 @@ import (
 type Hosts interface {
 	// New returns an empty directory that exists until the test ends.
 	New(t testing.TB) string
-	// Replace makes `to` a copy of `from`. Neither is in use.
+	// Replace makes `to` a copy of `from`. No driver uses the two directories meanwhile.
 	Replace(t testing.TB, to, from string)
 }
 
@@ -31,8 +31,8 @@ func hostsOr(h Hosts) Hosts {
 // plain hosts consist only of files.
 type plain struct{}
 
-// New returns a directory in memory if the system has one: the suite tests killed processes, not power cuts, and would
-// otherwise mostly wait for a busy disk.
+// New returns a directory in memory if the system has such a file system. The suite tests killed processes, not power
+// cuts, and on a busy disk it would mostly wait.
 func (plain) New(t testing.TB) string {
 	t.Helper()
 	return testenv.HomeInMemory(t, "host")
@@ -106,7 +106,7 @@ func copyEntry(ctx context.Context, to, from string, d fs.DirEntry) error {
 		}
 		return errors.Join(sal.CopyFile(ctx, f, source), f.Close())
 	default:
-		return nil // useless without their processes
+		return nil // sockets and pipes are useless without their processes
 	}
 }
 

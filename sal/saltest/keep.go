@@ -62,7 +62,8 @@ func staysFenced(t *testing.T, e Suite) {
 	h.absent()
 }
 
-// Remedies returns the remedies of all orphans, for testenv.Empties. Each orphan must have a remedy.
+// Remedies returns a function that lists the remedies of all orphans, for testenv.Empties. Each orphan must have a
+// remedy.
 func Remedies(t testing.TB, keeper sal.Keeper) func() []string {
 	return func() (lines []string) {
 		t.Helper()

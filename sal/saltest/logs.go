@@ -14,8 +14,8 @@ import (
 
 // Log describes a driver whose resources write logs.
 type Log struct {
-	// Operation is the Look operation that reads the subject's log, "" without a log. The module must then have start
-	// and stop.
+	// Operation is the Look operation that reads the subject's log, "" without a log. A module with logs must have the
+	// operations start and stop.
 	Operation string
 	// Write makes the running subject write a text. It may return before the text is in the log.
 	Write func(t testing.TB, host, text string)

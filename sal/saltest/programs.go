@@ -19,13 +19,13 @@ import (
 // interruption describes how a job of a program is interrupted at a step, and how it is repeated.
 type interruption struct {
 	name string
-	// kill stops the driver like SIGKILL. Otherwise its context ends, because the runner stops.
+	// kill stops the driver like SIGKILL. If kill is false, the context of the job ends, as when the runner stops.
 	kill bool
-	keep bool // the runner looks after the resource before it repeats the job
-	then int  // number of the next attempt
+	keep bool // Keep runs before the job is repeated
+	then int  // attempt number of the repeated job
 }
 
-// interruptions lists interruptions that must not run a program twice.
+// interruptions lists interruptions after which the program must not run again.
 var interruptions = []interruption{
 	{name: "killed", kill: true, then: 1},
 	{name: "killed, with a scan", kill: true, then: 1, keep: true},
@@ -73,13 +73,14 @@ func runsOnce(t *testing.T, e Suite) {
 // programs is a host for the jobs of one program.
 type programs struct {
 	*host
-	calls   int         // the number of the call
+	calls   int         // number of the current call
 	want    sal.Outcome // of an undisturbed job
 	release chan struct{}
 	dead    sync.WaitGroup
 }
 
-// job executes a job of the current call. known is the last attempt whose failure the supervisor knows.
+// job executes a job of the current call. known is the last attempt whose failure the supervisor has recorded; see
+// sal.CallHistory.
 func (h *programs) job(ctx context.Context, attempt, known int) (sal.Outcome, error) {
 	h.Helper()
 	return h.carryOut(ctx, h.requestOf(attempt, known))
@@ -106,7 +107,8 @@ func (h *programs) returns(when string, attempt, known int) {
 	h.absent()
 }
 
-// next ends the call, as a runner does after it has recorded the answer, and begins another one.
+// next ends the call, as a runner does after it has recorded the answer, and begins another call. It returns how often
+// the program has run so far.
 func (h *programs) next(attempt int) (before int) {
 	h.Helper()
 	if d, ok := h.driver.(sal.Resuming); ok {

@@ -22,12 +22,13 @@ import (
 var secrets = map[catalog.Secret]string{
 	"suite@1": "canary-Xo9-7f2c81d4a6",
 	"suite@2": "canary-Qp3-e05b97c21f",
-	// For single fields. They begin like user-data that has an effect.
+	// For fields with one value. The prefix #! makes the values valid user-data.
 	"text@1": "#!canary-Vk1-93d0ab64e7",
 	"text@2": "#!canary-Ts8-1bc67f0e52",
 }
 
-// withSecret returns a step with a version of a secret for every field that accepts one, and whether there is one.
+// withSecret returns a step with the given version of a secret in every field that accepts secrets. It reports whether
+// there is such a field.
 func (s Step) withSecret(version int) (Step, bool) {
 	o, ok := catalog.Lookup(s.Operation)
 	if !ok {
@@ -49,8 +50,8 @@ func (s Step) withSecret(version int) (Step, bool) {
 	return Step{s.Operation, args}, given
 }
 
-// keepsNoSecret passes secrets to all operations that accept them. The values are for the tool only: the driver must
-// not leave, log or return them, and another version of a secret is a change.
+// keepsNoSecret passes secrets to all operations that accept them. The driver may pass the values only to its tool: it
+// must not store, log or return them. Another version of a secret must be a change.
 func keepsNoSecret(t testing.TB, e Suite) {
 	h := e.newHost(t)
 	h.restart(func(step string) { h.leaks.inFiles("before step " + step) })
@@ -76,7 +77,7 @@ func keepsNoSecret(t testing.TB, e Suite) {
 	h.leaks.inFiles("after the deletion")
 }
 
-// changesSecret makes the subject with another version of its secrets.
+// changesSecret repeats Make with another version of the secrets.
 func changesSecret(h *host, before Step) {
 	h.Helper()
 	next, _ := h.suite.Make.withSecret(2)
@@ -93,8 +94,8 @@ func changesSecret(h *host, before Step) {
 // leaks searches for values of secrets. Each finding is a test error.
 type leaks struct {
 	testing.TB
-	dir    string   // of the host
-	handed []string // as Suite.Handed
+	dir    string   // directory of the host
+	handed []string // Suite.Handed
 }
 
 // inFiles searches in all files on the host.
@@ -130,7 +131,8 @@ func readStart(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, mib))
 }
 
-// isHanded reports whether the driver passes values to its tool in a file. Only its owner may have access.
+// isHanded reports whether a file matches Suite.Handed, so that it may contain values. It is a test error if users
+// other than the owner have access to the file.
 func (l *leaks) isHanded(path string, d fs.DirEntry) bool {
 	l.Helper()
 	for _, pattern := range l.handed {
@@ -145,7 +147,7 @@ func (l *leaks) isHanded(path string, d fs.DirEntry) bool {
 	return false
 }
 
-// inText searches in a text for the values, plain or in a common encoding.
+// inText searches a text for the values, plain or in a common encoding.
 func (l *leaks) inText(what, text string) {
 	l.Helper()
 	for name, value := range secrets {

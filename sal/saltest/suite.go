@@ -1,5 +1,5 @@
 // Package saltest is the conformance suite for drivers, real or simulated: it tests the promises of package sal. It
-// knows drivers only through sal.Driver and a directory that represents their host.
+// uses drivers only through sal.Driver and a directory that represents their host.
 package saltest
 
 import (
@@ -13,12 +13,12 @@ import (
 
 // Suite describes the tests for the driver of one module.
 type Suite struct {
-	// Open returns the driver on a host, which is a directory, as a runner does at startup: an earlier driver of the
-	// host left only that directory. The driver must call step before every single change of the host, so that the
-	// suite can stop it there. A driver without steps is not tested for crashes.
+	// Open opens the driver on a host, which is a directory, as a runner does at startup. An earlier driver of the host
+	// left only the state on that host. The driver must call step before each change to the host, so that the suite can
+	// stop the driver at that point. A driver without steps is not tested for crashes.
 	Open func(t testing.TB, host string, step func(name string)) sal.Driver
-	// Hosts creates the directories. The default is plain directories; a driver that creates more than files in its
-	// directory needs its own.
+	// Hosts creates the directories. The default is plain directories; a driver whose state is more than the files in its
+	// directory needs its own Hosts, or Clear.
 	Hosts Hosts
 	// Prepare creates the objects of other drivers on a new host. It may be nil.
 	Prepare func(t testing.TB, host string)
@@ -34,18 +34,18 @@ type Suite struct {
 	// program on a host.
 	Run Step
 	Ran func(t testing.TB, host string) int
-	// Clear removes everything that the drivers created on a host outside its directory: processes, links, mounts. It
-	// may be nil if there are no such objects. With them, a copy of the directory cannot restore an earlier state of
-	// the host, so the suite replays the operations up to that state.
+	// Clear removes everything that the drivers created on a host outside its directory: processes, links, mounts. It may
+	// be nil if there are no such objects. If there are, a copy of the directory cannot restore an earlier state of the
+	// host. The suite then replays the operations up to that state.
 	Clear func(t testing.TB, host string)
 	// Sparse means that creating the resource takes a few tenths of a second or more. A disturbed operation is then
 	// followed by either a repetition or a cleanup, in turn; WRIT_TEST_LONG=1 enables both.
 	Sparse bool
 	// Traces describes the drivers' objects on a host outside its directory: "process 12 of m7k…", "link t5…". After a
-	// resource is deleted, they must equal those before its creation. It may be nil.
+	// resource is deleted, the traces must equal the traces before its creation. Traces may be nil.
 	Traces func(t testing.TB, host string) []string
 	// Handed lists patterns (filepath.Match) of files below the host's directory that pass values to the driver's tool.
-	// They may contain the value of a secret if only their owner may read them, and must be deleted with their
+	// Such a file may contain the value of a secret if only its owner can read the file, and must be deleted with its
 	// resource.
 	Handed []string
 	// Incidental lists values that depend on the timing of a program, like its reaction time to a signal. The value
