@@ -8,8 +8,8 @@ import (
 	"writ"
 )
 
-// Addresses are derived from names, so every run of a script gets the same ones. They look like addresses of mycelium:
-// networks are /64s of 400::/7, and interface addresses have ff0f and six more bytes.
+// Addresses are derived from names, so every run of a script gets the same addresses. They have the form of mycelium
+// addresses: networks are /64 ranges of 400::/7, and interface addresses end with ff0f and six bytes of a hash.
 
 // mtu is the MTU of mycelium in bytes.
 const mtu = 1400

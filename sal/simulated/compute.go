@@ -36,7 +36,8 @@ func updateMachine(request sal.Request, fields []string, s *state) error {
 	return resize(request, s, to.CPUs, to.MemoryMiB)
 }
 
-// resize sets the CPUs and memory of a machine. A paused guest cannot take or return them.
+// resize sets the CPUs and memory of a machine. It returns RESOURCE_CONFLICT for a change of a paused machine, whose
+// guest cannot add or release them.
 func resize(request sal.Request, s *state, cpus, memory int64) error {
 	if s.Power == paused && (cpus != s.CPUs || memory != s.MemoryMiB) {
 		return refuse(request, s, "resume it with machine.resume, then change its size")
@@ -91,7 +92,8 @@ func switchPower(request sal.Request, s *state) error {
 	return nil
 }
 
-// endingOf returns how a simulated guest or process ended: always by itself.
+// endingOf returns how a simulated guest or process ended: always by itself. It returns "" if the power state is not
+// stopped.
 func endingOf(power string) string {
 	if power == stopped {
 		return catalog.EndedByItself
@@ -184,7 +186,7 @@ func checkDevices(d *Driver, names []string) error {
 	return nil
 }
 
-// updateContainer replaces the container if necessary; the new one runs.
+// updateContainer applies changed fields. If the change needs a new container, the new container runs.
 func updateContainer(request sal.Request, fields []string, s *state) error {
 	args := request.Args.(*catalog.ContainerCreate)
 	for path, f := range args.Files {
@@ -198,10 +200,12 @@ func updateContainer(request sal.Request, fields []string, s *state) error {
 	return nil
 }
 
-// replacingFiles stands for files among the changed fields if their change replaces the container.
+// replacingFiles is a pseudo field among the changed fields. It means that the change of the files replaces the
+// container.
 const replacingFiles = "files, with a new container"
 
-// filesReplace marks files among the changed fields of a container.
+// filesReplace returns the changed fields, with replacingFiles if the change of a container's files replaces the
+// container.
 func filesReplace(r *sal.Record[own], request sal.Request, fields []string) []string {
 	args, ok := request.Args.(*catalog.ContainerCreate)
 	if !ok || !slices.Contains(fields, "files") {

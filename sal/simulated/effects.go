@@ -17,7 +17,7 @@ import (
 
 const effectsFile = "effects.log"
 
-// Effect is one change of the simulated world. With a real driver it would be a process, a file or a rule.
+// Effect is one simulated change of the host. With a real driver, the change would be a process, a file or a rule.
 type Effect struct {
 	Key        string          `json:"key"` // of the job that caused it
 	Operation  string          `json:"operation"`
@@ -37,8 +37,8 @@ func newEffect(request sal.Request, generation int64) Effect {
 	}
 }
 
-// ReadEffects returns every effect of all modules simulated in a directory, even by another process, module by module
-// and oldest first. It promises tests that a job which took effect n times has n effects with its key.
+// ReadEffects returns the effects of all modules that any process simulated in a directory, module by module and oldest
+// first. A job that took effect n times has n effects with its key.
 func ReadEffects(dir string) ([]Effect, error) {
 	var all []Effect
 	for _, module := range Modules {
@@ -58,7 +58,8 @@ type effects struct {
 	mu   sync.Mutex // one line at a time
 }
 
-// repair truncates a line that a power cut or a full disk left incomplete: its effect was never reported as done.
+// repair removes an incomplete last line, which a power cut or a full disk left. The effect of such a line was never
+// reported as done.
 //
 //failpoint:none it truncates what a crash left, at every start
 func (e *effects) repair() error {
@@ -107,7 +108,7 @@ func (e *effects) read() ([]Effect, error) {
 	return all, err
 }
 
-// has reports whether an effect took place.
+// has reports whether the effect with this UID and generation took place.
 func (e *effects) has(uid writ.UID, generation int64) (found bool, err error) {
 	err = e.scan(func(effect Effect) {
 		found = found || !effect.Failure && effect.UID == uid && effect.Generation == generation
@@ -123,7 +124,7 @@ func (e *effects) hasAfter(uid writ.UID, generation int64) (found bool, err erro
 	return found, err
 }
 
-// failures counts the failures of a resource requested by its name.
+// failures counts the failures of a resource that its name has caused so far.
 func (e *effects) failures(resource writ.ResourceID) (n int, err error) {
 	err = e.scan(func(effect Effect) {
 		if effect.Failure && effect.Resource == resource {

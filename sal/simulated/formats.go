@@ -9,8 +9,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// checkFormats returns the error of a real driver if an image has a format that its argument does not accept. Unknown
-// images are not checked.
+// checkFormats returns the same error as a real driver if an image has a format that its argument does not accept.
+// Unknown images are not checked.
 func (d *Driver) checkFormats(ctx context.Context, request sal.Request) error {
 	var images map[string]writ.Ref
 	switch args := request.Args.(type) {
@@ -38,7 +38,8 @@ func (d *Driver) checkFormats(ctx context.Context, request sal.Request) error {
 	return nil
 }
 
-// image returns an image of a project, real or simulated.
+// image returns an image of a project, real or simulated. known is false for a missing image and for a reference to a
+// registry.
 func (d *Driver) image(ctx context.Context, project writ.ProjectID, ref writ.Ref) (i sal.Image, known bool, err error) {
 	if ref.Name == "" || imageref.Looks(ref.Name) { // a reference to a registry has no format
 		return i, false, nil

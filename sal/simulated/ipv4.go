@@ -10,7 +10,7 @@ import (
 	"writ/sal"
 )
 
-// choices holds the IPv4 addresses and ports of resources that have no record of them yet.
+// choices holds the IPv4 addresses and ports that operations in progress have chosen and not yet recorded.
 type choices struct {
 	mu   sync.Mutex
 	open map[string][]netip.Addr // by directory and resource
@@ -27,7 +27,8 @@ type claims struct {
 // choosing is shared by the drivers of machines and containers, which share networks.
 var choosing = choices{open: make(map[string][]netip.Addr), ports: make(map[string]claims)}
 
-// choose returns the addresses of a new resource on its networks with an IPv4 range. The caller must drop the choice.
+// choose chooses an IPv4 address for a new resource on each of its networks that has an IPv4 range. The caller must
+// call drop.
 func (c *choices) choose(n node, r writ.ResourceID, networks []writ.Ref) ([]string, error) {
 	ranges := n.ranges(r, networks)
 	if len(ranges) == 0 {
@@ -53,7 +54,8 @@ func (c *choices) choose(n node, r writ.ResourceID, networks []writ.Ref) ([]stri
 	return all, nil
 }
 
-// drop ends a choice: the record has the addresses now, or the resource was not created.
+// drop removes the choices for a resource. It is called when the record contains them, or when the operation has
+// failed.
 func (c *choices) drop(n node, r writ.ResourceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,8 +63,8 @@ func (c *choices) drop(n node, r writ.ResourceID) {
 	delete(c.ports, n.choice(r))
 }
 
-// taken returns the addresses of this node's machines and containers. Networks of a node never share a range on real
-// drivers.
+// taken returns the addresses of this node's machines and containers. It does not distinguish networks, because
+// networks of a node never share a range with real drivers.
 func (c *choices) taken(n node) (map[netip.Addr]bool, error) {
 	taken := make(map[netip.Addr]bool)
 	for _, module := range []string{"machine", "container"} {
@@ -88,7 +90,7 @@ func (c *choices) taken(n node) (map[netip.Addr]bool, error) {
 // node is the directory of all modules that are simulated on one node.
 type node string
 
-// choice returns the key of a resource in choices.open.
+// choice returns the key of a resource in choices and uses.
 func (n node) choice(r writ.ResourceID) string { return filepath.Join(string(n), r.HostName()) }
 
 // records returns the records of a module.
@@ -96,7 +98,7 @@ func (n node) records(module string) *sal.Records[own] {
 	return &sal.Records[own]{Dir: filepath.Join(string(n), module, "records")}
 }
 
-// ranges returns the IPv4 ranges of networks, in order. It skips networks that are not simulated.
+// ranges returns the IPv4 ranges of networks, in order. It skips networks that have no IPv4 range or are not simulated.
 func (n node) ranges(r writ.ResourceID, networks []writ.Ref) []netip.Prefix {
 	var all []netip.Prefix
 	for _, ref := range networks {

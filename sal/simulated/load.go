@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// busy is the part of its CPUs that a simulated resource uses, in percent, and full the part of its memory.
+	// busy and full are the parts of its CPUs and of its memory that a simulated resource uses, in percent.
 	busy, full = 10, 50
 	mib        = 1 << 20
 	// counted is the time after which the CPU time restarts at 0, as after a restart of the processes.
@@ -37,7 +37,7 @@ func (d *Driver) Load(_ context.Context, resource writ.ResourceID) (sal.Load, er
 		memory, _ = r.Spec["memory_mib"].(int64)
 	}
 	now := time.Now()
-	l.CPU = now.Sub(now.Truncate(counted)) / (100 * 100) * time.Duration(cpus) * busy // of both parts in a hundred
+	l.CPU = now.Sub(now.Truncate(counted)) / (100 * 100) * time.Duration(cpus) * busy // cpus and busy are in hundredths
 	l.Memory = memory * mib * full / 100
 	return l, nil
 }

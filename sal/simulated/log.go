@@ -12,7 +12,7 @@ import (
 	"writ/sal/logfile"
 )
 
-// maxLog limits a file of a simulated log, in bytes. It is small, so that tests see lost lines.
+// maxLog limits a file of a simulated log, in bytes. It is small, so that tests can observe the loss of lines.
 const maxLog = 4 << 10
 
 var _ sal.Logging = (*Driver)(nil)
@@ -46,7 +46,7 @@ func (l logs) read(request sal.Request) (map[string]any, error) {
 	return map[string]any{"text": part.Text, "next": part.Next, "lost": part.Lost, "more": part.More}, nil
 }
 
-// add appends lines to a log. A full file is renamed before.
+// add appends lines to a log. If the file exceeds maxLog, it is renamed first.
 func (l logs) add(log *logfile.Log, lines []string) error {
 	if err := sal.MakeDir(filepath.Dir(log.Path)); err != nil {
 		return err
@@ -92,8 +92,8 @@ func touchContainer(d *Driver, request sal.Request) error {
 	return touchLog(d, request)
 }
 
-// touchLog appends lines to a log, or removes it with its resource. After a crash the lines may be there twice, as if a
-// program had started twice.
+// touchLog appends lines to the log of a resource. A Remove operation removes the log instead. After a crash, the log
+// may contain the lines twice, as if a program had started twice.
 func touchLog(d *Driver, request sal.Request, lines ...string) error {
 	log := d.logs.of(request.Resource, request.UID)
 	if request.Operation.Effect == catalog.Remove {

@@ -9,7 +9,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// claimPorts sets the ports of the node that a new or changed resource publishes. The caller must drop the choice.
+// claimPorts sets in s the ports of the node that a new or changed container publishes. The caller must call
+// choices.drop.
 func claimPorts(d *Driver, request sal.Request, s *state) (err error) {
 	if args, ok := request.Args.(*catalog.ContainerCreate); ok {
 		s.Claims, err = choosing.claim(node(d.config.Dir), claimsOf(d), request.Resource, args.Publish, s.Claims)
@@ -17,10 +18,10 @@ func claimPorts(d *Driver, request sal.Request, s *state) (err error) {
 	return err
 }
 
-// claimsOf returns the ports that the node opens.
+// claimsOf returns the ports of the node that containers may publish.
 func claimsOf(d *Driver) sal.Claims { return sal.Claims{Open: d.config.Open} }
 
-// claim chooses the ports of a resource that asks for `wanted` and has `had`.
+// claim chooses the ports of a resource that requests `wanted`. Its previous ports are `had`.
 func (c *choices) claim(
 	n node, from sal.Claims, r writ.ResourceID, wanted []catalog.Publish, had []sal.Claim,
 ) ([]sal.Claim, error) {

@@ -9,8 +9,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// runProgram simulates container.run. The line of the effect shows that the program has run. The result depends only on
-// the arguments, so it is not stored.
+// runProgram simulates container.run. The effect in the file records that the program has run. The result depends only
+// on the arguments, so it is not stored.
 func runProgram(ctx context.Context, d *Driver, r *sal.Record[own], request sal.Request) (sal.Outcome, error) {
 	args := request.Args.(*catalog.ContainerRun)
 	if r != nil {
@@ -23,7 +23,7 @@ func runProgram(ctx context.Context, d *Driver, r *sal.Record[own], request sal.
 	if err != nil {
 		return sal.Outcome{}, err
 	}
-	// Generation is the number of the attempt that ran the program.
+	// For programs, the generation of an effect is the number of the attempt.
 	ran, err := d.store.effects.hasAfter(request.UID, int64(request.Call.Known))
 	if err != nil {
 		return sal.Outcome{}, sal.HostError("read the effects", err)
@@ -57,7 +57,7 @@ func runProgram(ctx context.Context, d *Driver, r *sal.Record[own], request sal.
 	return ended.Outcome(request, true)
 }
 
-// simulateProgram returns the result of a program: like execute, without input.
+// simulateProgram returns the result of a program. It supports the commands of execute that need no input.
 func simulateProgram(args *catalog.ContainerRun) (ended sal.Ended, err error) {
 	if len(args.Command) == 0 {
 		return sal.Ended{Stdout: simulatedLine("the program of the image") + "\n"}, nil

@@ -1,12 +1,13 @@
-// Package simulated has a driver for every module that creates resources. It creates no real resource: it stores
-// records on disk, takes the time that a real driver would take, moves through the same states, rejects the same
-// requests, and marks every answer as simulated. It counts its effects in a file, so that a test can determine whether
-// an operation took effect exactly once.
+// Package simulated has a driver for every module that creates resources. The driver creates no real resource: it
+// stores records on disk, and marks every answer as simulated. Like a real driver, it takes time, reports the states of
+// resources, and rejects invalid requests. It appends its effects to a file, so that a test can determine whether an
+// operation took effect exactly once.
 //
 // Names cause failures. A resource whose name begins with "fail-" cannot be created or used (INJECTED_FINAL, which is
 // not retried). A name that begins with "flaky-N-" fails N times (INJECTED, which is retried) and works from then on. A
 // name that begins with "slow-N-" takes N seconds longer for every operation, at any speed. A name that begins with
-// "stuck-N-" takes N seconds longer for changes and ignores its deadline and cancellation. All of them can be deleted.
+// "stuck-N-" takes N seconds longer for changes and ignores its deadline and cancellation. Resources with these names
+// can be deleted.
 package simulated
 
 import (
@@ -23,15 +24,15 @@ import (
 	"writ/sal/catalog"
 )
 
-// Modules lists the modules that can be simulated: those that create resources.
+// Modules lists the modules that can be simulated: the modules that create resources.
 var Modules = []string{"image", "volume", "network", "machine", "container", "herodb"}
 
 // Config configures a simulated driver.
 type Config struct {
 	Module string // required, one of Modules
 	Dir    string // required: holds records and effects, in a folder per module
-	// Images is a directory for a small stand-in file per image, which a real volume driver can copy. It is for module
-	// image; "" means no files.
+	// Images is a directory for a small stand-in file per image, which a real volume driver can copy. Only module image
+	// uses it; "" means no files.
 	Images string
 	Open   opening.List // ports of the node that containers may publish
 	// Devices are the names of the devices that containers may have; any device if it is empty.
@@ -40,7 +41,7 @@ type Config struct {
 	Fetched sal.Images
 	Speed   float64 // factor for realistic durations: 1 is realistic, 0 is immediate
 	Detail  string  // the reason for the simulation, for listings
-	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
+	// Step is called before each change to Dir. Tests use it to stop the driver at that point. May be nil.
 	Step func(name string)
 }
 
@@ -221,8 +222,8 @@ func (d *Driver) use(ctx context.Context, r *sal.Record[own], request sal.Reques
 	return done, nil
 }
 
-// carryOut changes the resource r to `next`, where nil means absent. It writes the pending operation, takes time,
-// counts the effect, and writes the final record.
+// carryOut changes the resource from r to next; a nil record means that the resource does not exist. It writes the
+// pending operation, takes time, counts the effect, and writes the final record.
 func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request sal.Request) error {
 	about := next // the record that holds the pending operation
 	if r != nil {
@@ -255,7 +256,7 @@ func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request
 	return d.store.records.Put(next)
 }
 
-// values returns the fields of a handle to the resource.
+// values returns the result fields that describe the resource.
 func (d *Driver) values(r *sal.Record[own]) map[string]any {
 	return catalog.Values(d.module.show(d, r))
 }

@@ -28,14 +28,14 @@ type state struct {
 	Secret    int64             `json:"secret,omitempty"`
 	Given     bool              `json:"given,omitempty"`  // the secret is the password of the spec
 	IPv4      []string          `json:"ipv4,omitempty"`   // of a machine or container, in the order of its networks
-	Claims    []sal.Claim       `json:"claims,omitempty"` // its ports on the node
+	Claims    []sal.Claim       `json:"claims,omitempty"` // ports of the node that a container publishes
 }
 
 // attached is a volume of a machine.
 type attached struct {
 	Volume   writ.Ref `json:"volume"`
 	ReadOnly bool     `json:"read_only,omitempty"`
-	// Boot is set for the first disk of a new machine, which a machine keeps.
+	// Boot is set for the first disk of a new machine, which cannot be detached.
 	Boot bool `json:"boot,omitempty"`
 }
 

@@ -6,8 +6,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// store holds the records and effects of a module. It finishes operations that a crash interrupted before it returns a
-// record.
+// store holds the records and effects of a module. Before it returns a record, it finishes the operation that a crash
+// interrupted.
 type store struct {
 	records sal.Records[own]
 	effects effects
@@ -19,8 +19,8 @@ type own struct {
 	Pending *pending `json:"pending,omitempty"`
 }
 
-// pending is an operation in progress. It is written before the effect; after a crash, the line of the effect decides
-// whether the operation was done.
+// pending is an operation in progress. It is written before the effect. After a crash, the operation counts as done if
+// the effect is in the file.
 type pending struct {
 	Operation string   `json:"operation"`
 	Spec      sal.Spec `json:"spec"`
@@ -37,7 +37,7 @@ func (s *store) get(resource writ.ResourceID) (*sal.Record[own], error) {
 	return s.finish(r)
 }
 
-// getFor is get for an operation. A Remove also gets a damaged record.
+// getFor is get for a request. For a Remove operation, it also returns a record for a resource whose record is damaged.
 func (s *store) getFor(request sal.Request) (*sal.Record[own], error) {
 	if request.Operation.Effect != catalog.Remove {
 		return s.get(request.Resource)
@@ -49,7 +49,7 @@ func (s *store) getFor(request sal.Request) (*sal.Record[own], error) {
 	return s.finish(r)
 }
 
-// list returns the resources that have records.
+// list returns the resources that have records, including damaged records whose resource is legible.
 func (s *store) list() ([]writ.ResourceID, error) {
 	records, damaged, err := s.records.List()
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *store) list() ([]writ.ResourceID, error) {
 	return all, nil
 }
 
-// finish completes or discards a pending operation: the line of its effect decides. It returns nil if the resource does
-// not exist.
+// finish completes a pending operation if its effect took place, and discards it otherwise. It returns nil if the
+// resource does not exist.
 func (s *store) finish(r *sal.Record[own]) (*sal.Record[own], error) {
 	p := r.Own.Pending
 	if p == nil {

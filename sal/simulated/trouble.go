@@ -62,7 +62,8 @@ func number(pattern *regexp.Regexp, name string) (int, bool) {
 	return n, err == nil
 }
 
-// durations are approximate times of the real tools on a server with an SSD. An image depends mostly on the network.
+// durations are approximate times of the real tools on a server with an SSD. The time of image.fetch depends mostly on
+// the network.
 var durations = map[string]time.Duration{
 	"image.fetch":          4 * time.Second,
 	"volume.create":        120 * time.Millisecond,

@@ -10,7 +10,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// uses holds the volumes of machines and containers whose change is in progress and has no record yet.
+// uses holds the volumes that operations in progress have claimed for machines and containers and not yet recorded.
 type uses struct {
 	mu   sync.Mutex
 	open map[string]use // by directory and resource
@@ -26,8 +26,8 @@ type use struct {
 // using is shared by the drivers of machines and containers.
 var using = uses{open: make(map[string]use)}
 
-// claim checks that a resource may use volumes, and reserves them until drop. As with real drivers, a machine needs its
-// volumes alone, and containers can share volumes.
+// claim checks that a resource may use volumes, and reserves them until drop. As with real drivers, a volume of a
+// machine has no other user, and containers can share volumes.
 func (u *uses) claim(n node, r writ.ResourceID, volumes []writ.Ref) error {
 	if len(volumes) == 0 {
 		return nil
@@ -62,14 +62,14 @@ func (u *uses) claim(n node, r writ.ResourceID, volumes []writ.Ref) error {
 	return nil
 }
 
-// drop ends a claim: the record has the volumes now, or the change failed.
+// drop ends the claims of a resource. It is called when the record lists the volumes, or when the operation has failed.
 func (u *uses) drop(n node, r writ.ResourceID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.open, n.choice(r))
 }
 
-// uses returns the volumes of this node's machines and containers by their records.
+// uses returns the volumes that this node's machines and containers have in their records.
 func (n node) uses() (all []use, err error) {
 	for _, module := range []string{"machine", "container"} {
 		s := store{records: *n.records(module), effects: effects{path: filepath.Join(string(n), module, effectsFile)}}
