@@ -18,8 +18,8 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// idOf returns the device ID of a volume. serialOf returns the serial number by which the guest finds the disk:
-// /dev/disk/by-id/virtio-SERIAL.
+// idOf returns the device ID of a volume. serialOf returns the serial number of its disk, which is
+// /dev/disk/by-id/virtio-SERIAL in the guest.
 func idOf(r *sal.Record[own], v disk) string { return diskPrefix + serialOf(r, v) }
 
 func serialOf(r *sal.Record[own], v disk) string {

@@ -18,15 +18,16 @@ import (
 	"writ/sal/catalog"
 )
 
-// An archive from another node arrives in a file beside the trees and becomes a tree once it is complete. A partial
-// file survives failed attempts and restarts. It is deleted with the volume's record, which names the archive that it
-// belongs to.
+// An archive from another node is written to a file below Dir/arriving. Once it is complete, it is unpacked into a
+// tree. A partial file survives failed attempts and restarts. The field Arrival of the volume's record identifies the
+// archive. The file is deleted with the record, or when the volume is complete.
 
 const (
-	// arrivalTTL is how long a partial archive is kept after the last attempt. Attempts within a run follow sooner.
+	// arrivalTTL is how long a partial archive is kept after the last attempt. Further attempts of the same call come
+	// sooner.
 	arrivalTTL = 24 * time.Hour
-	// maxSpread limits the size of an archive, as a multiple of the size of its volume: the header of a small file is
-	// larger than the file.
+	// maxSpread limits the size of an archive, as a multiple of the size of its volume. An archive can exceed that size,
+	// because the header of a small file is larger than the file.
 	maxSpread = 4
 	// cancelledDoneTimeout limits the message to the other node after cancellation. A runner gives a driver 2 s to
 	// stop.
@@ -43,7 +44,7 @@ type arrival struct {
 // arrivalPath returns the path of the partial archive.
 func (j *job) arrivalPath() string { return filepath.Join(j.Dir, "arriving", j.name+".tar") }
 
-// removeArrival removes the partial archive. A file that remains is harmless.
+// removeArrival removes the partial archive. It ignores errors: a file that remains is harmless.
 //
 //failpoint:none it removes a file that arrived and is not needed, which does no harm if it stays
 func (j *job) removeArrival() { _ = os.Remove(j.arrivalPath()) }
@@ -59,8 +60,8 @@ func (j *job) copyContent(ctx context.Context, args *catalog.VolumeCopy) (fillin
 	}}, nil
 }
 
-// earlierArrival returns the arrival of an earlier attempt at the same volume, or nil if there is none that can be
-// resumed.
+// earlierArrival returns the arrival of an earlier attempt at the same volume, or nil if no attempt can be resumed. It
+// renews the expiry.
 func (j *job) earlierArrival(r *record) (*arrival, error) {
 	half, err := j.records().Get(j.Resource)
 	if err != nil || half == nil || half.Own.Arrival == nil || half.UID != r.UID || half.Operation != r.Operation {
@@ -73,7 +74,7 @@ func (j *job) earlierArrival(r *record) (*arrival, error) {
 	return half.Own.Arrival, nil
 }
 
-// arrive fetches the missing part of the archive and unpacks it into a tree.
+// arrive fetches the missing part of the archive and unpacks the archive into a tree.
 func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (err error) {
 	defer func() {
 		if err == nil || !isResumable(ctx, err) {
@@ -203,8 +204,9 @@ func (p *part) complete() error {
 	return p.records().Put(p.record)
 }
 
-// isResumable reports whether a later attempt may resume after this error. The partial archive is then kept, unless it
-// fills the disk. A cancelled run is never resumed; a run whose deadline passed may be.
+// isResumable reports whether a later attempt may resume after this error, so that the partial archive is kept. It
+// returns false if the run was cancelled, the error is permanent, or the disk is full. It returns true if ctx ended for
+// any other reason, such as a deadline.
 func isResumable(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return writ.CodeOf(context.Cause(ctx)) != writ.CodeRunCancelled

@@ -13,7 +13,7 @@ import (
 	"writ/sal"
 )
 
-// backups holds the archives of a project's volumes, including deleted ones.
+// backups is the directory with the archives of a project's volumes, including deleted volumes.
 type backups struct {
 	dir     string
 	project writ.ProjectID
@@ -58,14 +58,14 @@ func (b backups) usage() (bytes int64, count int, err error) {
 	return bytes, count + len(files), nil
 }
 
-// unowned returns the archives that none of the volumes in records has.
+// unowned returns the archives that belong to none of the volumes in records.
 func (b backups) unowned(records []*record) ([]fs.FileInfo, error) {
 	files, err := b.files()
 	owned := ownedArchives(records, b.project)
 	return slices.DeleteFunc(files, func(f fs.FileInfo) bool { return owned[archiveName(f)] }), err
 }
 
-// owner returns the volume that has an archive, or nil.
+// owner returns the record of an archive's volume, or nil. It returns DRIVER_REFUSED if a record is damaged.
 func (b backups) owner(all *sal.Records[own], name string) (*record, error) {
 	records, damaged, err := all.List()
 	if err != nil {

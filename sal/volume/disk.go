@@ -11,7 +11,7 @@ import (
 	"writ/sal"
 )
 
-// disk is the disk of a machine in a volume, if there is one.
+// disk is the file in a volume that machines use as their disk. It may not exist.
 type disk struct {
 	volume writ.ResourceID
 	dir    string // of the volume
@@ -20,8 +20,8 @@ type disk struct {
 
 func (j *job) disk(dir string) disk { return disk{j.Resource, dir, j.step} }
 
-// claim prepares the disk of new content, which has no users yet: it takes the disk back from the user of a machine and
-// grows it to a size in bytes.
+// claim prepares the disk after the content was created or restored, while no resource uses the disk. It takes the disk
+// back from the user of a machine's process and grows it to a size in bytes.
 func (d disk) claim(size int64) error {
 	if err := sal.ReclaimDisk(d.dir, d.step); err != nil {
 		return sal.HostError("reclaim the disk of "+d.volume.String(), err)
@@ -60,7 +60,8 @@ func extend(root *os.Root, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// rawDisk returns an error if an image has another format, which would make an unusable disk.
+// rawDisk returns ARGUMENTS_INVALID if it recognises a format other than a raw disk in an image. Such a disk would be
+// unusable.
 func rawDisk(path, name string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -60,8 +60,8 @@ func (j *job) bound(sizeGiB int64) sal.Bound {
 	return sal.Bound{Bytes: sizeGiB * gib, Project: j.Resource.Project}
 }
 
-// recovered returns the volume's record after it finished operations that a crash interrupted. It returns nil for a
-// volume that was never completed.
+// recovered finishes an operation that a crash interrupted and returns the volume's record. It returns nil if the
+// creation or deletion of the volume was interrupted; an interrupted deletion is completed.
 func (j *job) recovered(ctx context.Context) (*record, error) {
 	get := j.records().Get
 	if j.Operation.Effect == catalog.Remove {
@@ -88,7 +88,7 @@ func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
 		Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false)),
 	}
 	if r == nil {
-		left, err := j.records().Get(j.Resource) // of a volume that was never completed
+		left, err := j.records().Get(j.Resource) // the record of a volume that was never completed
 		if err != nil || left == nil {
 			return gone, err
 		}
@@ -105,7 +105,7 @@ func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
 }
 
 // close marks the volume as closed, so that no resource can start to use it, and then checks with the function `free`
-// that no user prevents the operation. If there is one, it opens the volume again.
+// that no user prevents the operation. If a user does, close opens the volume again and returns the error.
 func (j *job) close(
 	ctx context.Context, r *record, p phase, free func(context.Context, sal.Owner, []sal.Users) error,
 ) error {
@@ -125,7 +125,8 @@ func (j *job) open(r *record) error {
 	return j.records().Put(r)
 }
 
-// clear removes the volume and then its record. Its archives stay: they may be the last copy of the content.
+// clear removes the volume and then its record. It keeps the archives of the volume, which may be the last copy of the
+// content.
 func (j *job) clear(ctx context.Context, r *record) error {
 	r.Own.Phase = deleting
 	if err := j.records().Put(r); err != nil {

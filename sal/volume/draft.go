@@ -16,8 +16,8 @@ import (
 	"writ/sal"
 )
 
-// draft is the archive that a volume is writing. It is linked to its name once it is complete. Until the draft is
-// removed, it marks the archive that this volume wrote last.
+// draft is the temporary file of the archive that a volume is writing. Once the archive is complete, the file is
+// hard-linked to the archive's name. Until the draft is removed, it identifies the archive that this volume wrote last.
 type draft struct {
 	path string
 	step func(name string)
@@ -27,12 +27,12 @@ func newDraft(b backups, volume writ.ResourceID) draft {
 	return draft{filepath.Join(b.dir, "."+volume.HostName()+".part"), b.step}
 }
 
-// remove removes the draft. A file that remains is harmless.
+// remove removes the draft. It ignores errors: a file that remains is harmless.
 //
 //failpoint:none it removes an unfinished file, which does no harm if it stays
 func (d draft) remove() { _ = os.Remove(d.path) }
 
-// removeUnnamed removes the draft unless it has the name of an archive, too.
+// removeUnnamed removes the draft unless it is also linked to the name of an archive.
 func (d draft) removeUnnamed() {
 	info, err := os.Lstat(d.path)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d draft) removeUnnamed() {
 	}
 }
 
-// is reports whether the draft is the archive at a path.
+// is reports whether the draft and the archive at a path are the same file.
 func (d draft) is(archive string) bool {
 	info, err := os.Lstat(d.path)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d draft) write(ctx context.Context, from string, size int64) (sum string, 
 	return hex.EncodeToString(hash.Sum(nil)), f.Sync()
 }
 
-// link gives the draft the path of an archive. It returns fs.ErrExist if that exists.
+// link links the draft to the path of an archive. It returns fs.ErrExist if the path exists.
 func (d draft) link(archive string) error {
 	d.step("name the archive")
 	if err := os.Link(d.path, archive); err != nil {

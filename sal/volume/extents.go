@@ -9,7 +9,8 @@ import (
 const (
 	// maxExtents limits the extents of one file in an archive. Readers of tar reject lists of more than 1 MiB.
 	maxExtents = 1 << 14
-	// minMergedHole is the first limit below which holes are written as zeros, if a file has too many extents.
+	// minMergedHole is the initial limit for a file with too many extents: smaller holes are written as zeros. The limit
+	// is doubled until the file has few enough extents.
 	minMergedHole = 64 << 10
 )
 
@@ -17,7 +18,7 @@ const (
 type extent struct{ start, length int64 }
 
 // extents collects the extents of a file in order. Small holes between them are dropped until at most maxExtents
-// remain. Memory is bounded, and the result is the same as if all extents were known at once.
+// extents remain. Memory is bounded, and the result is the same as if all extents were known at once.
 type extents struct {
 	all  []extent
 	hole int64 // smaller holes are dropped
@@ -54,8 +55,8 @@ func (x *extents) dropHoles() {
 	x.all = kept
 }
 
-// extentsOf returns the extents of a file. If the file ends with a hole, an empty extent at its end represents it for
-// tar(1).
+// extentsOf returns the extents of a file. If the file ends with a hole, an empty extent at its end represents the hole
+// for tar(1).
 func extentsOf(f *os.File, size int64) []extent {
 	var x extents
 	for at := int64(0); at < size; {

@@ -44,7 +44,7 @@ func (h *header) attributes(f *os.File) error {
 }
 
 // sparse converts h to the header of a file with holes, in format 1.0 of GNU tar. It returns the list of extents, which
-// precedes their data.
+// precedes the data in the archive.
 func (h *header) sparse(extents []extent, size int64) (list []byte) {
 	for key, value := range map[string]string{
 		"major": "1", "minor": "0", "name": h.name, "realsize": strconv.FormatInt(size, 10),

@@ -32,7 +32,7 @@ func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
 }
 
 // mustMakeAgain reports whether the content of a volume is gone, so that it must be made again. It returns an error if
-// that would destroy the rest: snapshots, shipments, or files that a machine still has open.
+// making it again would destroy snapshots, shipments, or files that a machine still has open.
 func (j *job) mustMakeAgain(ctx context.Context, r *record) (bool, error) {
 	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // finishes interrupted operations
 		return false, err
@@ -56,7 +56,8 @@ func (j *job) mustMakeAgain(ctx context.Context, r *record) (bool, error) {
 	return true, sal.Idle(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users)
 }
 
-// create creates the volume and removes it again if that fails.
+// create creates the volume and removes it again if that fails. It keeps a partial archive if a later attempt can
+// resume.
 func (j *job) create(ctx context.Context) (*record, error) {
 	fill, err := j.content(ctx)
 	if err == nil {
@@ -98,8 +99,8 @@ func (j *job) create(ctx context.Context) (*record, error) {
 	return r, nil
 }
 
-// update grows the volume to the size in its new spec; no other field is mutable. If a volume.clone no longer has a
-// size, the volume keeps its own.
+// update grows the volume to the size in its new spec; no other field is mutable. If the new arguments of volume.clone
+// have no size, the volume keeps its current size.
 func (j *job) update(ctx context.Context, r *record) error {
 	r.Spec = catalog.Values(j.Args)
 	if size, given := r.Spec["size_gib"].(int64); given {

@@ -12,13 +12,13 @@ import (
 	"writ/sal"
 )
 
-// maxHeldAttributes limits the attributes that are held until the end of their directories, in bytes.
+// maxHeldAttributes limits the attributes that are held in memory until the end of their directories, in bytes.
 const maxHeldAttributes = 16 << 20
 
 // attributePrefix is the prefix of PAX records for extended attributes.
 const attributePrefix = "SCHILY.xattr."
 
-// metadata is set on an entry after its content.
+// metadata holds the properties that are set on an entry after its content.
 type metadata struct {
 	uid, gid   int
 	mode       fs.FileMode
@@ -30,8 +30,8 @@ func metadataOf(h *tar.Header) metadata {
 	return metadata{uid: h.Uid, gid: h.Gid, mode: h.FileInfo().Mode(), modified: h.ModTime, attributes: attributesOf(h)}
 }
 
-// attributesOf returns the extended attributes of an entry that copies keep. The strings share the memory of the
-// header.
+// attributesOf returns the extended attributes of an entry that sal.IsAttribute accepts. The strings share the memory
+// of the header.
 func attributesOf(h *tar.Header) map[string]string {
 	all := map[string]string{}
 	for key, value := range h.PAXRecords {
@@ -50,9 +50,9 @@ func setAfterContent(attribute string) bool { return !strings.HasPrefix(attribut
 // openDirs holds the directories from the root of an archive to the current entry. The entries of an archive are in the
 // order of a walk, so all other directories are complete and memory depends only on the depth of the tree.
 type openDirs struct {
-	path string // of the innermost directory, "" for none
+	path string // path of the innermost directory, "" for none
 	dirs []openDir
-	root *metadata // of the volume itself, nil if the archive lacks that entry
+	root *metadata // metadata of the volume itself, nil without an entry for it
 	held int       // bytes of attributes
 }
 
@@ -62,7 +62,7 @@ type openDir struct {
 	metadata
 }
 
-// enter adds a directory inside the innermost one.
+// enter adds a directory, which becomes the innermost directory.
 func (o *openDirs) enter(name string, m metadata) error {
 	kept := map[string]string{}
 	for attribute, value := range m.attributes {
@@ -86,7 +86,8 @@ func (o *openDirs) enter(name string, m metadata) error {
 	return nil
 }
 
-// leave removes the innermost directory unless it contains the entry `next`. It reports whether it removed one.
+// leave removes the innermost directory unless it contains the entry `next`. `left` reports whether it removed a
+// directory.
 func (o *openDirs) leave(next string) (name string, m metadata, left bool) {
 	if len(o.dirs) == 0 || strings.HasPrefix(next, o.path+"/") {
 		return "", metadata{}, false

@@ -16,9 +16,9 @@ import (
 )
 
 // An archive is a tar file with PAX headers, readable by tar(1). It contains directories, files, links of both kinds
-// and pipes, with modes, owners, times, extended attributes and holes. It is not written by package archive/tar, which
-// cannot write holes, and which may change: an archive of the same tree must have the same bytes in every release,
-// because an interrupted transfer resumes in the middle.
+// and pipes, with modes, owners, times, extended attributes and holes. Package archive/tar does not write it, because
+// that package cannot write holes, and its output may change. An archive of the same tree must have the same bytes in
+// every release, because an interrupted transfer resumes in the middle.
 
 // packedSize returns the size of a directory's archive.
 func packedSize(ctx context.Context, dir string) (int64, error) {

@@ -65,7 +65,7 @@ func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
 	if unpacked != nil && (from.sha256 == "" || isHostError(unpacked)) {
 		return from.asInvalid(unpacked)
 	}
-	if _, err := io.Copy(io.Discard, &ctxio.Reader{Ctx: ctx, From: source}); err != nil { // trailing bytes count too
+	if _, err := io.Copy(io.Discard, &ctxio.Reader{Ctx: ctx, From: source}); err != nil { // for the digest
 		return err
 	}
 	if sum := hex.EncodeToString(hash.Sum(nil)); from.sha256 != "" && sum != from.sha256 {
@@ -77,8 +77,8 @@ func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
 	return j.disk(dir).claim(from.sizeGiB * gib)
 }
 
-// checkEnd returns an error if an archive lacks its end, two blocks of zeros. Package archive/tar accepts such an
-// archive as complete.
+// checkEnd returns an error if an archive lacks its end, two blocks of zeros. Package archive/tar accepts an archive
+// without its end as complete.
 func checkEnd(f *os.File) (fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {

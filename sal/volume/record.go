@@ -32,7 +32,7 @@ const (
 	deleting phase = "deleting" // the tree may be partly removed; the next operation removes the rest
 	// In the next two phases the tree is complete, but no resource may start to use the volume until the driver has
 	// checked for users. A user records its use before it looks up the volume. So either the driver finds the user, or
-	// the user finds the phase.
+	// the lookup fails because of the phase.
 	leaving   phase = "leaving"   // deleted if the volume has no users
 	restoring phase = "restoring" // restored to a snapshot if no user is running
 )
@@ -95,7 +95,7 @@ func (o *own) roomFor(volume writ.ResourceID, bytes int64) error {
 			volume.Name, o.archiveNames())
 }
 
-// ownedArchives returns the names of the archives that the volumes of a project have.
+// ownedArchives returns the names of the archives that belong to the volumes of a project.
 func ownedArchives(records []*record, project writ.ProjectID) map[string]bool {
 	owned := map[string]bool{}
 	for _, r := range records {
@@ -109,7 +109,9 @@ func ownedArchives(records []*record, project writ.ProjectID) map[string]bool {
 	return owned
 }
 
-// findComplete returns the record of the complete volume with a handle or name.
+// findComplete returns the record of the complete volume with a handle or name. It returns RESOURCE_BUSY if the volume
+// is being deleted or restored, RESOURCE_UNKNOWN if it is missing or incomplete, and RESOURCE_CONFLICT if the UID
+// differs.
 func findComplete(records *sal.Records[own], project writ.ProjectID, volume writ.Ref) (*record, error) {
 	resource := writ.ResourceID{Project: project, Kind: writ.KindVolume, Name: volume.Name}
 	r, err := records.Get(resource)
@@ -134,7 +136,7 @@ func contentMissing(trees sal.Trees, r *record) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// show returns the handle of a volume.
+// show returns the volume as operations report it.
 func show(ctx context.Context, trees sal.Trees, r *record) (v catalog.Volume, err error) {
 	v = catalog.Volume{
 		Identity: catalog.Identify(r.Resource, r.UID, false), Path: trees.Path(r.Resource.HostName()),

@@ -6,10 +6,10 @@ import (
 	"writ"
 )
 
-// reservations counts the archives being written. Their files do not count yet, so concurrent volume.send calls could
-// together exceed the limits of a project. The zero value is ready to use.
+// reservations counts the archives being written. backups.files does not include them yet, so without reservations
+// concurrent volume.send calls could exceed the limits of a project. The zero value is ready to use.
 type reservations struct {
-	checking sync.Mutex // held from a check of the limits until its reservation
+	checking sync.Mutex // held from a check of the limits until the reservation after it
 
 	mu    sync.Mutex
 	bytes map[writ.ProjectID][]int64

@@ -12,8 +12,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// send writes the archive to a temporary file and links it to its name once it is complete. The record names the
-// archive before that.
+// send writes the archive to a temporary file and links the file to the archive's name once it is complete. The record
+// has the archive's name before the file is written.
 func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sal.Outcome, error) {
 	if args.Snapshot != "" {
 		if err := checkSnapshot(ctx, j.Trees, j.Resource, args.Snapshot); err != nil {
@@ -33,13 +33,13 @@ func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sa
 	sum, err := j.write(ctx, r, args.Backup, from)
 	if err := errors.Join(err, done()); err != nil {
 		j.draft.remove()
-		_ = j.finishArchives(r) // otherwise the next call does it
+		_ = j.finishArchives(r) // after an error, the next call repeats it
 		return sal.Outcome{}, sal.HostError("write the backup "+args.Backup, err)
 	}
 	if err := j.finishArchives(r); err != nil {
 		return sal.Outcome{}, err
 	}
-	j.draft.remove() // last, because until then the file marks the archive of an interrupted attempt
+	j.draft.remove() // last, because until then the draft identifies the archive of an interrupted attempt
 	return j.sentOutcome(ctx, r, args, sum)
 }
 
@@ -64,8 +64,8 @@ func (j *job) write(ctx context.Context, r *record, name, from string) (sum stri
 	return sum, err
 }
 
-// sent returns an existing archive if an interrupted attempt of this volume completed it. Any other archive of that
-// name is a conflict.
+// sent returns the outcome for an existing archive if an interrupted attempt for this volume completed it. For any
+// other archive of that name it returns RESOURCE_CONFLICT.
 func (j *job) sent(ctx context.Context, r *record, args *catalog.VolumeSend) (sal.Outcome, error) {
 	if !j.draft.is(j.backups.path(args.Backup)) {
 		return sal.Outcome{}, backupExists(args.Backup)
@@ -88,7 +88,7 @@ func backupExists(name string) error {
 }
 
 // reserve records a new archive before it is written, if the limits permit it. The archive counts towards the project's
-// limit until release is called. The caller calls it when the file exists or the call has failed.
+// limit until release is called. The caller calls release when the file exists or the call has failed.
 func (j *job) reserve(ctx context.Context, r *record, name string, bytes int64) (release func(), err error) {
 	if err := r.Own.roomFor(r.Resource, bytes); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (j *job) reserve(ctx context.Context, r *record, name string, bytes int64) 
 	return j.coming.add(r.Resource.Project, bytes), nil
 }
 
-// maxNamedArchives limits the archives of deleted volumes in an error.
+// maxNamedArchives limits how many archives of deleted volumes an error lists.
 const maxNamedArchives = 20
 
 // projectRoom returns QUOTA_EXCEEDED if the project has no room for another archive on the node.
@@ -129,7 +129,7 @@ func (j *job) projectRoom(bytes int64) error {
 		return err
 	}
 	var names []string
-	unowned, _ := j.backups.unowned(records) // the limits hold without these names
+	unowned, _ := j.backups.unowned(records) // after an error, the hint lacks the names
 	for _, f := range unowned[:min(len(unowned), maxNamedArchives)] {
 		names = append(names, archiveName(f))
 	}
@@ -157,7 +157,7 @@ func (j *job) finishArchives(r *record) error {
 	return j.records().Put(r)
 }
 
-// discard deletes an archive that belongs to this volume or to a deleted one. An unknown archive is not an error.
+// discard deletes an archive that belongs to this volume or to a deleted volume. An unknown archive is not an error.
 func (j *job) discard(ctx context.Context, r *record, name string) (sal.Outcome, error) {
 	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // finishes an interrupted volume.send
 		return sal.Outcome{}, err

@@ -15,7 +15,7 @@ import (
 
 var _ sal.Shipper = (*Driver)(nil)
 
-// shipment is content kept for another node, in a hidden snapshot.
+// shipment is content kept for another node, in a hidden snapshot. For its fields, see sal.Shipment and sal.Archive.
 type shipment struct {
 	Transfer string    `json:"transfer"`
 	Edition  string    `json:"edition"`
@@ -31,7 +31,8 @@ func (s shipment) snapshot() string { return hiddenMark + s.Edition }
 // maxShipments limits the shipments that a volume keeps at a time.
 const maxShipments = 8
 
-// Ship keeps the content in a hidden snapshot. A snapshot named by the caller does not change, so it is used directly.
+// Ship implements sal.Shipper. It keeps the current content in a hidden snapshot. If s names a snapshot, it uses that
+// one, because a snapshot does not change.
 func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) {
 	r, err := findComplete(d.records(), s.Resource.Project, writ.Ref{Kind: s.Resource.Kind, Name: s.Resource.Name, UID: s.UID})
 	if err != nil {
@@ -86,8 +87,8 @@ func (j *job) freeze(ctx context.Context, r *record, s sal.Shipment) (edition st
 	return kept.Edition, j.Trees.Snapshot(ctx, j.name, kept.snapshot()) // an existing snapshot stays unchanged
 }
 
-// makeRoom removes the shipment whose permission expired first, if the maximum is reached. It returns RESOURCE_BUSY if
-// none has expired.
+// makeRoom removes the shipment with the earliest due time if the volume has maxShipments. It returns RESOURCE_BUSY if
+// that time has not passed.
 func (j *job) makeRoom(ctx context.Context, r *record) error {
 	if len(r.Own.Shipments) < maxShipments {
 		return nil
@@ -114,7 +115,7 @@ func (s shipment) due() time.Time {
 	return s.Due
 }
 
-// Shipped removes the snapshot of a shipment.
+// Shipped implements sal.Shipper. It removes the shipment and its snapshot.
 func (d *Driver) Shipped(ctx context.Context, s sal.Shipment) error {
 	r, err := d.records().Get(s.Resource)
 	if err != nil || r == nil || r.UID != s.UID || r.Own.Phase != ready {

@@ -54,7 +54,8 @@ func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome,
 	err := j.Trees.Restore(ctx, j.name, name)
 	if err == nil {
 		r.Generation++
-		// The snapshot may be smaller, and the machine that uses the volume gets the disk back when it starts.
+		// The disk in the snapshot may be smaller. The user of a machine's process gets the disk back at the machine's next
+		// start.
 		err = j.disk(j.Trees.Path(j.name)).claim(r.Own.SizeGiB * gib)
 	}
 	if err := errors.Join(err, j.open(r)); err != nil {

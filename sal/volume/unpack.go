@@ -48,7 +48,7 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 		if err := u.fits(h.Size); err != nil { // holes count, because they may be filled later
 			return err
 		}
-		if err := u.entry(h, &ctxio.Reader{Ctx: ctx, From: archive}); err != nil { // holes bypass the inner reader
+		if err := u.entry(h, &ctxio.Reader{Ctx: ctx, From: archive}); err != nil { // the inner reader is not used for holes
 			return err
 		}
 	}
@@ -179,7 +179,8 @@ func (u *unpacking) directory(h *tar.Header) error {
 	return u.open.enter(h.Name, m)
 }
 
-// leave sets the metadata of the directories that do not contain the entry `next`, "" for all.
+// leave sets the metadata of the open directories that do not contain the entry `next`. An empty `next` means all of
+// them.
 func (u *unpacking) leave(next string) error {
 	for {
 		name, m, left := u.open.leave(next)
@@ -197,7 +198,7 @@ func (u *unpacking) leave(next string) error {
 }
 
 // setMetadata sets the metadata of an entry. It sets attributes after the owner, because changing the owner removes
-// some, and before the mode, which may forbid them.
+// some attributes, and before the mode, which may forbid setting attributes.
 func (u *unpacking) setMetadata(name string, m metadata) error {
 	if err := u.chown(name, m.uid, m.gid); err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Package volume is the driver for volumes: directories that outlive their users, each a tree with a record. A
-// sal.Trees implements the trees; this package holds the rules for volumes. It does not know the content of a volume,
-// except for the disk of a machine.
+// Package volume is the driver for volumes: directories that outlive their users. Each volume is a tree with a record.
+// A sal.Trees implements the trees; this package holds the rules for volumes. It does not interpret the content of a
+// volume, except for the disk of a machine.
 //
 // Layout below Dir: records/ as package sal writes them; backups/PROJECT/*.tar for archives; arriving/*.tar for
 // archives from other nodes. Each tree has the name of its volume, writ.ResourceID.HostName.
@@ -24,9 +24,9 @@ type Driver struct {
 	Trees sal.Trees // required; trees of other drivers stay unchanged
 	// Images provides the images for volumes. It may be nil.
 	Images sal.Images
-	// Users are asked before a volume is deleted or restored. It may be empty.
+	// Users list the users of volumes. They are called before a volume is deleted or restored. May be empty.
 	Users []sal.Users
-	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
+	// Step is called before each change to Dir. Tests use it to stop the driver at that point. May be nil.
 	Step func(name string)
 	// Now returns the wall-clock time. The default is time.Now.
 	Now func() time.Time
@@ -42,7 +42,7 @@ var (
 	_ sal.Remnants = (*Driver)(nil)
 )
 
-// Describe names the driver after its trees.
+// Describe returns the description of the driver. Its name is the kind of the trees.
 func (d *Driver) Describe() writ.NodeDriver {
 	kind, detail := d.Trees.About()
 	return writ.NodeDriver{Module: "volume", Name: kind, Detail: detail}
@@ -65,12 +65,12 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	return sal.Observation{Exists: true, UID: r.UID, State: state, Values: catalog.Values(shown)}, ctx.Err()
 }
 
-// List returns every volume that has a record, finished or not.
+// List returns every volume that has a record, including volumes whose creation or deletion is unfinished.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 	return d.records().Resources(ctx)
 }
 
-// Volume returns a complete volume.
+// Volume implements sal.Volumes.
 func (d *Driver) Volume(_ context.Context, project writ.ProjectID, volume writ.Ref) (sal.Volume, error) {
 	r, err := findComplete(d.records(), project, volume)
 	if err != nil {
@@ -93,7 +93,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		if r.Own.Arrival != nil && j.now().After(r.Own.Arrival.Until) {
 			return nil, j.clear(ctx, r)
 		}
-		return nil, nil // the caller of the operation repeats it
+		return nil, nil // the operation is repeated later
 	}
 	// Files of interrupted calls are removed first: if they have filled the disk, no record can be written.
 	j.draft.removeUnnamed()
@@ -111,7 +111,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return drift, err
 }
 
-// Orphans returns trees with the name of a volume that does not exist.
+// Orphans returns damaged records, and trees with the name of a volume that does not exist.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	trees, err := d.Trees.List(ctx)
 	if err != nil {
@@ -165,7 +165,8 @@ func (d *Driver) RemnantBytes(ctx context.Context) (sum int64, err error) {
 	return sum, ctx.Err()
 }
 
-// ArchiveBytes returns the size of all archives of a project. Archives of deleted volumes and unfinished archives count.
+// ArchiveBytes returns the size of all archives of a project. It includes archives of deleted volumes and unfinished
+// archives.
 func (d *Driver) ArchiveBytes(project writ.ProjectID) (int64, error) {
 	bytes, _, err := newBackups(d, project).usage()
 	return bytes, err
