@@ -2,7 +2,7 @@
 
 package boot
 
-// Main panics: IsInit is true on Linux only.
+// Main panics, because the first process of a machine runs on Linux only.
 func (m *Machine) Main() { panic("the first process of a machine runs on Linux only") }
 
 // Modprobe returns the exit code of a failure. Only a Linux kernel starts this program as modprobe.

@@ -14,7 +14,7 @@ import (
 // Intervals between queries.
 const (
 	correctEvery = 1024 * time.Second
-	askSeldom    = 30 * time.Second // after repeated failures at the start
+	askSeldom    = 30 * time.Second // after a failure in the background, or repeated failures at the start
 )
 
 // clockStage corrects the clock at the start and in the background.

@@ -25,7 +25,8 @@ type Config struct {
 	Drivers     string   // the runner's --drivers; "" for its default
 	ImageAllow  string   // the runner's --image-allow; "" allows images from the internet only
 	Data        string   // label of the file system with the node's data; the data is in memory if Data and Disk are ""
-	// Serial number of the data disk. An empty disk gets a file system. No disk is formatted if "".
+	// Disk is the serial number of the data disk. If this disk is empty, a file system is made on it. If Disk is "", no
+	// disk is formatted.
 	Disk string
 
 	Boot string // URL for reports of the start, http://HOST/PATH; "" for none
@@ -145,7 +146,7 @@ func known() (names []string) {
 	return names
 }
 
-// Read applies the settings in text and ignores other words, such as those for the kernel. An invalid setting does not
+// Read applies the settings in text and ignores other words, such as options of the kernel. An invalid setting does not
 // affect the others. The returned error joins one error per invalid setting; it never contains a secret.
 func (c *Config) Read(text string) error {
 	var failed []error

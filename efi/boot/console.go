@@ -10,8 +10,8 @@ import (
 	"writ/efi/progress"
 )
 
-// waiting is the number of lines that a console may lag behind. A serial line without a reader can block its writer.
-// Further lines are then dropped, so that the start continues.
+// waiting is the length of the queue of a console, in lines. A serial line without a reader can block its writer. When
+// the queue is full, further lines are dropped, so that the start continues.
 const waiting = 512
 
 // consoles writes lines to several devices, each at its own speed.

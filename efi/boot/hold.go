@@ -13,8 +13,8 @@ import (
 	"writ/internal/sleep"
 )
 
-// heldPause is the delay before the runner restarts if it failed twice in a row in the same way. It keeps a rack of
-// machines with a spent token from flooding the supervisor.
+// heldPause is the delay before the runner restarts if it failed twice in a row in the same way. It protects the
+// supervisor from the requests of many machines with a token that is used up.
 const heldPause = 5 * time.Minute
 
 // pauseOfRunner returns the delay before the runner restarts. `before` is the previous delay, and `lived` is how long
@@ -26,19 +26,19 @@ func pauseOfRunner(before, lived time.Duration, held bool) time.Duration {
 	return pause(before, lived)
 }
 
-// hold counts consecutive identical failures. From the second one on the stage is held: retries are rare, and the
+// hold counts consecutive identical failures. From the second failure on, the stage is held: retries are rare, and the
 // status page shows the reason, the time and the remedy.
 type hold struct {
 	stage, reason, next string
-	goesOn              string         // how it is retried
+	goesOn              string         // how the stage is retried
 	pause               *progress.Wait // until the next retry, nil if unknown
-	person              bool           // whether only a person can fix it
+	person              bool           // whether only a person can fix the failure
 	// Time of the first failure since the stage last worked, from the start of the kernel.
 	since time.Duration
 	times int
 }
 
-// numbers vary between failures that are otherwise equal: ports, process ids, times.
+// numbers matches the varying parts of otherwise equal failures: ports, process ids, times.
 var numbers = regexp.MustCompile(`[0-9]+`)
 
 // alike reports whether two failure texts differ only in numbers.
@@ -69,8 +69,8 @@ func (h *hold) over(r progress.Report) {
 	}
 }
 
-// fields returns the lines of the status page about a failure. first is a hint for another problem and replaces the
-// hint of this failure.
+// fields returns the lines of the status page about a failure. first is the hint for another problem. If it is not
+// empty, it replaces the hint of this failure.
 func (h *hold) fields(now time.Duration, first string) (all []field) {
 	if h.times > 0 {
 		all = append(all, field{
@@ -99,8 +99,8 @@ func (f field) lines() (lines []string) {
 	return lines
 }
 
-// failed records the failure of a stage. held reports whether the previous failure was the same, and news whether this
-// is worth reporting.
+// failed records the failure of a stage. held reports whether the stage is held now, and news whether the failure must
+// be reported.
 func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +148,8 @@ func (b beside) next() string {
 	return b[0].Next
 }
 
-// put records the problem of a stage that does not stop the start. A report without a text clears the problem. It
-// returns whether anything changed.
+// put records the problem of a stage that does not stop the start. A report without a text clears the problem. put
+// reports whether the list changed.
 func (b *beside) put(r progress.Report) (news bool) {
 	i := slices.IndexFunc(*b, func(known progress.Report) bool { return known.Stage == r.Stage })
 	switch {
@@ -179,7 +179,7 @@ func (b beside) addTo(r progress.Report) progress.Report {
 	return r
 }
 
-// fine reports whether the node serves or waits only for a person.
+// fine reports whether the node serves, waits only for approval, or is being turned off.
 func (s *status) fine() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 
 const pstoreAt = "/sys/fs/pstore"
 
-// lastEnd describes how the previous run ended, as far as the firmware knows.
+// lastEnd describes how the previous run ended, according to the data that the firmware has stored.
 type lastEnd struct {
 	*Machine
 	reporter
@@ -31,8 +31,8 @@ type lastEnd struct {
 	files   []string     // records to delete once the log is on disk
 }
 
-// read checks whether the kernel panicked at the end of the previous run, and reports and counts the panic. It
-// runs before the device modules are loaded, because one of them may cause the panic.
+// read checks whether the kernel panicked at the end of the previous run, and reports and counts the panic. It runs
+// before the device modules are loaded, because a module may have caused the panic.
 func (e *lastEnd) read(loader *devices.Loader) {
 	if panics.HasEFI() && loader != nil {
 		if _, err := loader.Named([]string{"efivarfs", "efi_pstore"}); err != nil {
@@ -55,7 +55,7 @@ func (e *lastEnd) read(loader *devices.Loader) {
 	e.ifReset = was.AfterReset()
 	for _, c := range found {
 		e.logs.crash(c)
-		e.files = c.Files // only the last crash stays: firmware storage is small
+		e.files = c.Files // keep only the records of the last crash, because firmware storage is small
 	}
 	e.deleteWords(slices.DeleteFunc(files, func(name string) bool { return slices.Contains(e.files, name) }))
 	if e.Reason != "" { // the last crash is new
@@ -63,7 +63,7 @@ func (e *lastEnd) read(loader *devices.Loader) {
 	}
 }
 
-// reportCrash reports how the previous run ended. A held machine reports it later, where it stops.
+// reportCrash reports how the previous run ended. If the machine is held, boot reports it later.
 func (e *lastEnd) reportCrash(c panics.Crash) {
 	for _, line := range c.LastWords() {
 		e.line("  kernel: " + e.Redact(Redacted(line)))

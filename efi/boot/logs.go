@@ -19,8 +19,8 @@ const (
 	sourceKernel = "kernel"
 )
 
-// logs stores the output of the first process, the kernel and the services, where the runner reads it. Each source has
-// its own ring, so a verbose source displaces no other. Lines wait in memory until the data disk is mounted.
+// logs stores the output of the first process, the kernel and the services in files that the runner reads. Each source
+// has its own ring, so a verbose source displaces no other. Lines wait in memory until the data disk is mounted.
 type logs struct {
 	redact func(text string) string
 	boot   string // the kernel's boot id
@@ -131,7 +131,7 @@ func levelOf(line string) string {
 }
 
 // parseKernel parses a record of /dev/kmsg, such as "4,1234,5678901,-;text", which may have further lines. ok is false
-// if its level is below warning. `after` is the uptime at which the record was written.
+// if the record is malformed or its level is below warning. `after` is the uptime at which the record was written.
 func parseKernel(record string) (level, text string, after time.Duration, ok bool) {
 	head, rest, found := strings.Cut(record, ";")
 	fields := strings.Split(head, ",")

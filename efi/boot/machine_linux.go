@@ -39,9 +39,9 @@ type machine struct {
 	watchdog watchdog
 	lastEnd  lastEnd
 	clock    clockStage
-	services serviceStage   // programs of the image that outlive the runner, because it needs them
+	services serviceStage   // programs of the image; they end after the runner, which needs them
 	node     nodeStage      // the runner
-	work     sync.WaitGroup // everything that ends at shutdown, including the runner
+	work     sync.WaitGroup // goroutines that end at shutdown, including the runner's
 	reports  *reports
 	logs     *logs
 }
@@ -165,11 +165,11 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 	stopReports = func() {}
 	if m.lastEnd.Held() {
 		m.stop(progress.StagePanic, m.lastEnd.Trouble())
-		if m.config.Boot == "" || m.lastEnd.Still() { // no network: the driver of its card may cause the panics
+		if m.config.Boot == "" || m.lastEnd.Still() { // no network, because the driver of a card may cause the panics
 			return stopReports
 		}
 	}
-	if m.config.Boot != "" { // the network comes first, so that the boot server learns of later problems
+	if m.config.Boot != "" { // the network comes first, so that later problems are reported to the boot server
 		if m.network.Connect(ctx) != nil {
 			return stopReports
 		}
@@ -350,11 +350,11 @@ func hideCmdline(text string) error {
 	return mountWholeProc()
 }
 
-// wholeProc is a /proc without covered files, accessible to root only.
+// wholeProc is a /proc without files covered by other mounts. Only root can access it.
 const wholeProc = "/run/whole/proc"
 
-// mountWholeProc mounts a second /proc for containers with user namespaces. The kernel lets them mount a /proc only if
-// the host has one without covered files.
+// mountWholeProc mounts a second /proc for containers with user namespaces. The kernel lets such a container mount a
+// /proc only if the host has a /proc without files covered by other mounts.
 func mountWholeProc() error {
 	err := os.Mkdir(filepath.Dir(wholeProc), 0o700)
 	if err == nil {
@@ -387,8 +387,8 @@ func (m *machine) plan() {
 	m.status.changeStages(func(s *stages) { s.plan(m.config.stages(services)) })
 }
 
-// parameters holds the options of the modules that need some. The software watchdog panics, so that the kernel log is
-// preserved.
+// parameters holds the options of the modules that need some. The software watchdog makes the kernel panic, so that the
+// kernel log is preserved.
 var parameters = map[string]string{softwareWatchdog: "soft_panic=1", "efi_pstore": "pstore_disable=0"}
 
 // modulesLimit has no timeout: loading a module blocks until its driver has probed the devices.

@@ -17,14 +17,14 @@ type Admission struct {
 	Datacenter        string         // "" if unknown
 }
 
-// nodeState is the state of the node as its page shows it.
+// nodeState is the state of the node that pages show.
 type nodeState struct {
 	admission func() Admission // returns the current state; nil if no page about the node is shown
 
 	now      Admission     // latest state
 	decided  bool          // whether the decision of the datacenter is known
-	waited   bool          // whether the node waited for it
-	asked    time.Duration // when it began to wait, from the start of the kernel
+	waited   bool          // whether the node waited for the decision
+	asked    time.Duration // when the node began to wait, from the start of the kernel
 	serves   bool
 	wrong    string // last error of the runner
 	ended    string // how the runner exited; "" while it runs
@@ -41,7 +41,7 @@ type serviceSeen struct {
 	name, wrong string // wrong is "" while it runs
 }
 
-// condition is the subject of a page.
+// condition is the state of the node that a page is about.
 type condition string
 
 const (
@@ -54,7 +54,7 @@ const (
 	failing condition = "failing"
 )
 
-// refresh updates the latest state.
+// refresh gets the latest admission state.
 func (n *nodeState) refresh() {
 	if n.admission != nil {
 		n.now = n.admission()
@@ -90,13 +90,13 @@ func (n *nodeState) begin() {
 // end records how the runner exited.
 func (n *nodeState) end(how string, at time.Duration) {
 	n.ended, n.serves = how, false
-	if !n.counted { // otherwise its error was counted, which is more specific
+	if !n.counted { // otherwise an error of the runner was counted, which is more specific
 		n.hold.failed(progress.Report{Stage: progress.StageRunner, Text: how}, "", at)
 	}
 }
 
-// look applies the report that was parsed from a line of the runner. It returns true if the line is the same failure as
-// the previous line.
+// look applies the report that was parsed from a line of the runner. It returns true if the line reports the same
+// failure again, so that the stage is held.
 func (n *nodeState) look(r progress.Report, at time.Duration) (again bool) {
 	switch {
 	case r.Text == "" && r.Next != "":
@@ -112,7 +112,7 @@ func (n *nodeState) look(r progress.Report, at time.Duration) (again bool) {
 	return false
 }
 
-// service records the state of a service. wrong is "" while it runs.
+// service records the state of a service. wrong is "" while the service runs.
 func (n *nodeState) service(name, wrong string) {
 	i := slices.IndexFunc(n.services, func(seen serviceSeen) bool { return seen.name == name })
 	if i < 0 {

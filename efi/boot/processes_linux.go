@@ -18,7 +18,7 @@ type processes struct {
 }
 
 // reap collects exited children for the rest of the machine's life. It calls `turned` after each round and at least
-// every aliveEvery. A loop that can no longer start programs or collect exits therefore stops calling it.
+// every aliveEvery. If the loop is stuck, so that exits are not collected, it stops calling turned.
 func (p *processes) reap(turned func()) {
 	p.ended = map[int]chan unix.WaitStatus{}
 	signals := make(chan os.Signal, 1)

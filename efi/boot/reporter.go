@@ -6,7 +6,8 @@ import (
 	"writ/efi/progress"
 )
 
-// reporter shows the progress and the failures of stages on the consoles and the page, and reports them.
+// reporter shows the progress and the failures of stages on the consoles and the page, and reports them to the boot
+// server.
 type reporter struct {
 	*consoles
 	status *status
@@ -29,7 +30,7 @@ func (r *reporter) also(name, value string) {
 	r.status.update(func(n *nodeState) bool { n.also(name, value); return false })
 }
 
-// service shows the state of a service. wrong is "" while it runs.
+// service shows the state of a service. wrong is "" while the service runs.
 func (r *reporter) service(name, wrong string) {
 	r.status.update(func(n *nodeState) bool { n.service(name, wrong); return true })
 }
@@ -43,7 +44,7 @@ func (r *reporter) NodeOnDisk() string {
 }
 
 // FailAgain reports that a stage failed and how it is retried. It returns true if the previous failure was the same.
-// The stage is then held: this is reported once, and the status page shows it from then on.
+// The stage is then held. The hold is reported once, and the status page shows it.
 func (r *reporter) FailAgain(stage string, err error, goesOn string) (held bool) {
 	failure := progress.Failure(stage, err)
 	held, news := r.status.failed(failure, goesOn)
@@ -67,7 +68,8 @@ func (r *reporter) stop(stage string, err error) {
 	r.report(failure)
 }
 
-// FailBeside reports a problem that does not stop the start. Pages and reports repeat it until the node serves.
+// FailBeside reports a problem that does not stop the start. Pages and reports repeat the problem until the node
+// serves.
 func (r *reporter) FailBeside(stage string, err error) {
 	r.Fail(stage, err)
 	r.status.update(func(n *nodeState) bool { return n.beside.put(progress.Failure(stage, err)) })

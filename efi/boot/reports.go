@@ -21,15 +21,16 @@ import (
 
 // Limits and timeouts of reports to a boot server.
 const (
-	reportsWaiting = 32 // beyond this, the oldest are dropped
+	reportsWaiting = 32 // maximum number of queued reports; the oldest are dropped
 	reportWithin   = 5 * time.Second
 	reportFirst    = 2 * time.Second // delay after a failure; it doubles up to reportMost
 	reportMost     = 30 * time.Second
-	reportEnd      = 2 * time.Second // for the remaining reports at shutdown
+	reportEnd      = 2 * time.Second // limit for sending the remaining reports at shutdown
 )
 
-// reports sends the stages of the machine to a boot server, in order. The machine never waits for it and never depends
-// on it. Others on the network can read the reports, so they contain no secrets.
+// reports sends the stages of the machine to a boot server, in order. The machine does not depend on the server, and
+// waits for it only at shutdown, for reportEnd. Other machines on the network can read the reports, so they contain no
+// secrets.
 type reports struct {
 	redact func(string) string
 
@@ -47,8 +48,8 @@ func newReports(redact func(string) string) *reports {
 	return &reports{redact: redact, news: wake.New(), ends: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// ofNode lists the stages that are reported after the runner has started. A renewed lease or a corrected clock is then
-// irrelevant for the start.
+// ofNode lists the stages that are reported after the runner has started. Other reports, such as a renewed lease or a
+// corrected clock, are then dropped.
 var ofNode = []string{
 	progress.StageRunner, progress.StageWaits, progress.StageApprove, progress.StageJoined, progress.StageOff,
 }

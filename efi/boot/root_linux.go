@@ -48,7 +48,7 @@ func moveRoot() error {
 		return errors.Join(err, unix.Unmount(newRoot, 0))
 	}
 	for _, from := range copied {
-		_ = os.RemoveAll(from) // these files would use memory and be out of reach
+		_ = os.RemoveAll(from) // the originals use memory and become unreachable
 	}
 	if err := os.Chdir(newRoot); err != nil {
 		return fmt.Errorf("enter the root directory: %w", err)

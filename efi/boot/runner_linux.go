@@ -117,8 +117,8 @@ func (n *nodeStage) runnerSays(line string) {
 	}
 }
 
-// complain reports the meaning of a line of the runner. A hint belongs to the preceding error; both are reported when
-// the runner exits.
+// complain reports the content of a line of the runner. A hint belongs to the preceding error and is stored with it;
+// both are reported when the runner exits.
 func (n *nodeStage) complain(r progress.Report) {
 	last := n.complaint.Load()
 	switch {
@@ -137,7 +137,7 @@ func (n *nodeStage) complain(r progress.Report) {
 	r.Node = n.NodeOnDisk()
 	n.report(r)
 	if r.Failed {
-		n.failing.Raise() // the result of the diagnosis is reported later
+		n.failing.Raise() // explain then reports the result of a diagnosis
 	}
 }
 
@@ -152,14 +152,14 @@ func (n *nodeStage) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	n.work.Go(func() { n.explain(running) })
 	return n.programs.run(ctx, "runner", slices.Concat([]string{Program}, n.Runner(*n.config)), n.runnerSays, func(pid int) {
 		n.Show("runner", fmt.Sprintf("started as process %d", pid))
-		// If a problem is known, the boot server keeps the report about it until the node serves.
+		// If a problem is known, this report must not replace the report about it on the boot server.
 		if n.known().Text == "" {
 			n.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
 		}
 	})
 }
 
-// Delays before the first and between further diagnoses. An error of the runner triggers one at once.
+// Delays before the first and between further diagnoses. An error of the runner triggers a diagnosis at once.
 const (
 	silentFor = 3 * time.Second
 	lookAgain = 30 * time.Second

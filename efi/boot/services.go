@@ -18,7 +18,7 @@ import (
 type Service struct {
 	Name    string   `json:"name"`
 	Command []string `json:"command"` // path of the program, then arguments
-	// Unix socket that accepts connections when the service is ready; if "", it is ready at once.
+	// Socket is the Unix socket that accepts connections when the service is ready. If "", the service is ready at once.
 	Socket string `json:"socket,omitempty"`
 }
 

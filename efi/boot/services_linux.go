@@ -64,7 +64,8 @@ func (v *serviceStage) becomesReady(ctx context.Context, s Service) bool {
 	}
 }
 
-// keep runs a service until ctx ends and restarts it when it exits. Only the last line before an exit is shown.
+// keep runs a service until ctx ends and restarts it when it exits. Of its output, only the last line before an exit is
+// shown.
 func (v *serviceStage) keep(ctx context.Context, s Service) {
 	for wait := time.Duration(0); ; {
 		began := time.Now()

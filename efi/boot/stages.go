@@ -161,7 +161,7 @@ func (s *status) reached() {
 	}
 }
 
-// starting reports whether the page of the stages is the current one. The caller holds mu.
+// starting reports whether the page of the stages is the current page. The caller holds mu.
 func (s *status) starting() bool {
 	return !s.next.over && (!s.started.Load() || s.node.admission != nil && s.node.condition() == unknown)
 }

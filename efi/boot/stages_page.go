@@ -15,8 +15,8 @@ const (
 	columns    = 79 // some terminals wrap after a character in column 80
 	pageIndent = 2
 	stageHead  = 29 // columns before the text of a stage
-	nowLines   = 6  // for the text of the current stage
-	heldLines  = 4  // for the text of the held stage, which has more details below
+	nowLines   = 6  // maximum lines of the current stage
+	heldLines  = 4  // maximum lines of the held stage, which has more details below
 	pageLines  = 24 // including the empty line below
 )
 
@@ -127,8 +127,8 @@ func (s *startStage) latestText() string {
 	return s.text
 }
 
-// waitText describes the current wait of the stage with its limit. If the stage does not wait, it returns the text of
-// the parameter otherwise.
+// waitText describes the current wait of the stage with its limit. If the stage does not wait, it returns the parameter
+// `otherwise`.
 func (s *startStage) waitText(cards []progress.Wait, otherwise string) string {
 	var all []string
 	switch {

@@ -16,7 +16,7 @@ const (
 	// quiet is how long the runner must be silent before the page is shown, so that the page is the last thing on the
 	// screen.
 	quiet = time.Second
-	// calm replaces quiet if the page has not changed and no action is needed.
+	// calm replaces quiet if the latest page was about the same condition, unless the node waits for approval.
 	calm = time.Minute
 	// If a stage takes longer than startQuiet, the page of all stages is shown, and again every startEvery.
 	startQuiet = 3 * time.Second
@@ -91,7 +91,7 @@ func (s *status) off() {
 }
 
 // look updates the status after each line of the runner and schedules the page below that line. meaning is the report
-// that the line stands for, if known. It returns true if the line is the same failure as the previous one.
+// in the line, if known. look returns true if the line reports the same failure again.
 func (s *status) look(meaning progress.Report, known bool) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *status) lookForDecision() {
 	}
 }
 
-// later schedules the page for when the runner is quiet. The caller holds mu.
+// later schedules the page for the time when the runner has been quiet long enough. The caller holds mu.
 func (s *status) later() {
 	if s.next.over || s.node.condition() == unknown {
 		return
@@ -193,7 +193,7 @@ type schedule struct {
 	over  bool        // whether the machine is being turned off
 }
 
-// in schedules a page and cancels the one scheduled before.
+// in schedules a page and cancels the previously scheduled page.
 func (s *schedule) in(wait time.Duration, show func()) {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -203,7 +203,7 @@ func (s *schedule) in(wait time.Duration, show func()) {
 	}
 }
 
-// stop cancels the scheduled page and all later ones.
+// stop cancels the scheduled page and prevents later pages.
 func (s *schedule) stop() {
 	s.over = true
 	if s.timer != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A watchdog restarts the machine if it gets no sign of life for some time.
+// A watchdog restarts the machine if the watchdog gets no sign of life for some time.
 const (
 	watchdogUsual = time.Minute
 	watchdogLeast = 10 * time.Second
@@ -52,7 +52,7 @@ func (w *watchdog) arm(device io.WriteCloser) {
 	w.device = device
 }
 
-// alive gives a sign of life.
+// alive gives a sign of life, unless the time limit of the shutdown has passed.
 func (w *watchdog) alive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

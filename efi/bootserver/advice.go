@@ -7,7 +7,7 @@ import (
 	"writ/efi/progress"
 )
 
-// Times that machines with slow firmware need. After that, the advice names possible causes.
+// Times within which even machines with slow firmware proceed. After such a time, the advice names possible causes.
 const (
 	scriptQuiet = 20 * time.Second // between the script and the request for the image
 	loadQuiet   = 15 * time.Second // between two parts of the image
@@ -16,7 +16,7 @@ const (
 	joinQuiet   = time.Minute      // between the start of the runner and joining the datacenter
 )
 
-// startsInVain is the number of starts without joining after which the advice mentions it.
+// startsInVain is the number of starts without joining after which the advice mentions them.
 const startsInVain = 3
 
 // Advice describes the progress of the machine. If the machine is late, it also names possible causes.
@@ -35,7 +35,7 @@ func (m Machine) Advice(now time.Time) string {
 	return advice
 }
 
-// assignmentAdvice explains why the settings of a machine are not in force. It is empty if they are.
+// assignmentAdvice explains why the settings of a machine are not in force. It returns "" if the settings are in force.
 func assignmentAdvice(state string) string {
 	switch state {
 	case AssignmentWaits:
@@ -52,7 +52,7 @@ func (m Machine) advice(now time.Time) string {
 	switch {
 	case m.Failed:
 		return m.failure(ago)
-	// If the machine is late after it received the whole image, a later attempt has started the image.
+	// If the whole image was sent more than sentQuiet ago, a later attempt of iPXE has started the image.
 	case m.Failures > 0 && !(m.Step == StepSent && since > sentQuiet):
 		return fmt.Sprintf("iPXE could not load or start the image, %s: see its screen for the error. It tries again every 10 s", times(m.Failures))
 	}

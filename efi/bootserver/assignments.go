@@ -12,7 +12,7 @@ import (
 // MaxAssignments is the maximum number of machines with settings of their own.
 const MaxAssignments = MaxMachines
 
-// serialWord prefixes the serial number of a machine.
+// serialWord prefixes the serial number in the name of a machine.
 const serialWord = "serial="
 
 // ownWords prefixes settings whose values must differ between machines.
@@ -25,7 +25,7 @@ type Assignments struct {
 	words map[string]string // by machine name, separated by spaces
 }
 
-// ParseAssignments parses the text form. check rejects invalid words. Errors name the line.
+// ParseAssignments parses the text form. check rejects invalid words. Errors contain the line number.
 func ParseAssignments(text string, check func(words []string) error) (*Assignments, error) {
 	a := &Assignments{words: map[string]string{}}
 	owner := map[string]string{} // by words of ownWords

@@ -31,8 +31,8 @@ type Row struct {
 	Assignment string `json:"assignment,omitempty"` // state of these settings, such as AssignmentWaits
 }
 
-// answerList answers with the list. All lists that are being sent take a bounded amount of memory, however slowly
-// operators read.
+// answerList answers with the list. The memory for all lists that are being sent is bounded, even if operators read
+// slowly.
 func (s *Server) answerList(w http.ResponseWriter, r *http.Request) {
 	metered := &httpguard.MeteredWriter{
 		ResponseWriter: w,

@@ -11,8 +11,8 @@ import (
 	"writ/internal/limit"
 )
 
-// MaxMachines is the maximum number of tracked machines. Beyond it, the network with the most machines loses the one
-// that was silent longest, so an address that invents machines displaces only its own.
+// MaxMachines is the maximum number of tracked machines. At the limit, the network with the most machines loses the
+// machine that was silent longest. So invented machines of one network displace only machines of the same network.
 const MaxMachines = 4096
 
 // Steps that the boot server observes itself. Later steps are stages of package progress, reported by the machine.
@@ -32,7 +32,7 @@ type Machine struct {
 	Failed bool      `json:"failed,omitempty"` // whether the step failed, for the reason in Text
 	Text   string    `json:"text,omitempty"`
 	Next   string    `json:"next,omitempty"` // remedy
-	Held   bool      `json:"held,omitempty"` // whether it failed twice in the same way, so that retries are rare
+	Held   bool      `json:"held,omitempty"` // whether the step failed twice in the same way, so that retries are rare
 	Node   string    `json:"node,omitempty"` // the machine's name as a node
 
 	Address string `json:"address"` // remote address of its last request
@@ -40,7 +40,7 @@ type Machine struct {
 	UUID    string `json:"uuid,omitempty"`
 	Asset   string `json:"asset,omitempty"`
 	Starts  int    `json:"starts"` // starts since it last joined
-	// Reported end of the previous run: a kernel panic or a reset by the watchdog.
+	// Ended is the reported end of the previous run: a kernel panic or a reset by the watchdog.
 	Ended string    `json:"ended,omitempty"`
 	began time.Time // time of the first start that Starts counts
 
@@ -55,7 +55,7 @@ type Machine struct {
 	Size  int64  `json:"size,omitempty"`
 }
 
-// reach records a step. It sets Since only if the step is new or its failure is.
+// reach records a step. It sets Since only if Step or Failed changes.
 func (m *Machine) reach(step string, failed bool, text string, now time.Time) {
 	if m.Step != step || m.Failed != failed {
 		m.Since = now
@@ -107,7 +107,7 @@ func (m *Machine) load(digest string, upTo, size int64, now time.Time) {
 func (m *Machine) report(r progress.Report, now time.Time) {
 	if r.Stage == progress.StageStart &&
 		!slices.Contains([]string{StepScript, StepLoading, StepSent, progress.StageStart}, m.Step) {
-		m.start(now) // from a disk, because it requested no script before
+		m.start(now) // a start from a disk, because the machine requested no script
 	}
 	if r.Failed && !r.Held && (r.Stage == progress.StagePanic || r.Stage == progress.StageWatchdog) {
 		m.Ended = r.Text
@@ -158,7 +158,7 @@ func (t *table) update(mac, remote string, now time.Time, change func(m *Machine
 	return e.Machine
 }
 
-// forget removes one machine.
+// forget removes the machine that was silent longest in the network with the most machines.
 func (t *table) forget() {
 	most := 0
 	for _, n := range t.counts {
@@ -176,7 +176,7 @@ func (t *table) forget() {
 	}
 }
 
-// list returns all machines, those with the latest step first.
+// list returns all machines. Machines with the latest step come first.
 func (t *table) list() []Machine {
 	t.mu.Lock()
 	all := make([]Machine, 0, len(t.all))

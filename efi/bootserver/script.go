@@ -27,8 +27,8 @@ AGAIN
 `
 
 // Script returns the iPXE script that boots image with a command line. After a failure it loads the script at the URL
-// `again`, or repeats the attempt if `again` is "". The command line is complete, because it replaces the one in the
-// image.
+// `again`, or repeats the attempt if `again` is "". The words must be the complete command line, because it replaces
+// the command line in the image.
 func Script(image, again string, words []string) (string, error) {
 	for _, word := range words {
 		if word == "||" || word == "&&" || strings.Contains(word, "${") || strings.ContainsAny(word, "\"'\\#\x00\r\n") {
@@ -47,8 +47,8 @@ func Script(image, again string, words []string) (string, error) {
 // identity lists the query parameters that identify a machine, in addition to its hardware address.
 const identity = "&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}"
 
-// askAgain returns the script for a request without a hardware address: it repeats the request with one. netX is the
-// card over which iPXE loaded the script.
+// askAgain returns the script for a request without a hardware address. The script repeats the request with the
+// address. netX is the card over which iPXE loaded the script.
 func askAgain(base string) string {
 	return "#!ipxe\nchain --replace --autofree " + base + scriptPath + "?mac=${netX/mac:hexhyp}" + identity + "\n"
 }
@@ -78,7 +78,8 @@ func scriptOf(image, base, mac string, words []string) (string, error) {
 	return Script(base+imagePath+image+"?mac="+name, base+scriptPath+"?failed=1&mac="+name+identity, words)
 }
 
-// answerScript answers with the script of a machine: the common settings, its own, and the address for reports.
+// answerScript answers with the script of a machine. The command line in the script has the common settings, the
+// machine's own settings, and the address for reports.
 func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
 	base, err := s.base(r)
 	if err != nil {
@@ -87,13 +88,13 @@ func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	text := askAgain(base)
-	if query.Has("mac") { // reject an empty one, otherwise a machine without a card would ask forever
+	if query.Has("mac") { // an empty address is rejected, otherwise a machine without a card would ask forever
 		mac := progress.MAC(query.Get("mac"))
 		if mac == "" {
 			s.refuse(w, r, notMAC())
 			return
 		}
-		assigned, _ := s.Assigned() // the list shows the error
+		assigned, _ := s.Assigned() // List reports the error
 		own := assigned.of(mac, identityOf(query.Get("serial")))
 		// The last value of a setting wins.
 		words := slices.Concat(s.Words, strings.Fields(own), []string{"writ.boot=" + base + progress.Path + progress.Name(mac)})

@@ -15,8 +15,8 @@ import (
 	"writ/internal/limit"
 )
 
-// Limits of connections. The limit of a response applies to each write, because slow networks need minutes for an
-// image.
+// Limits of connections. The limit of a response, answerWithin, applies to each write, because slow networks need
+// minutes for an image.
 const (
 	maxConnections = 1024
 	headerWithin   = 10 * time.Second

@@ -2,9 +2,9 @@
 // tracks the progress of each start. A machine that hangs cannot report that itself, but the server notices the
 // silence.
 //
-// The server trusts no machine: anyone on that network can send requests in the name of any machine. Its state is in
-// memory, limited in size, and only for people to read. It holds no keys or tokens. It must not know the content of an
-// image or the rules for admission.
+// The server trusts no machine: anyone on that network can send requests in the name of any machine. The state of the
+// server is in memory, limited in size, and only for people to read. It contains no keys or tokens. The package does
+// not depend on the content of an image or on the rules for admission.
 package bootserver
 
 import (
@@ -38,7 +38,7 @@ const ListPath = "/v1/machines"
 // Limits of requests.
 const (
 	MaxHeader        = 16 << 10
-	defaultPerSecond = 50 // requests per client address: all machines of a rack behind a router start at once
+	defaultPerSecond = 50 // requests per client address; many machines behind one router may start at once
 	maxIdentity      = 64 // bytes of a serial number or a similar field
 	answerWithin     = 30 * time.Second
 )
@@ -67,7 +67,7 @@ type Server struct {
 	digest   string
 	name     string // file name of the image
 	began    time.Time
-	steps    limit.Lines  // of machines
+	steps    limit.Lines  // rate limit for log lines about steps
 	answers  limit.Bodies // lists that are being sent to operators
 	machines *table
 }

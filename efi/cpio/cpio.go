@@ -1,6 +1,6 @@
 // Package cpio writes the archives that Linux unpacks into memory at boot, in the "newc" format of the kernel's
 // initramfs documentation. The output is reproducible: entries are sorted, have no timestamps and belong to root. The
-// package must not know the purpose of the files.
+// package does not depend on the purpose of the files.
 package cpio
 
 import (
@@ -84,7 +84,8 @@ func (a *Archive) put(name string, e entry) {
 	a.entries[name] = e
 }
 
-// WriteTo writes the archive. Directories precede their content, because the kernel does not create missing ones.
+// WriteTo writes the archive. Directories precede their content, because the kernel does not create missing
+// directories.
 func (a *Archive) WriteTo(w io.Writer) (n int64, err error) {
 	out := &counter{w: w}
 	for i, name := range slices.Sorted(maps.Keys(a.entries)) {

@@ -1,5 +1,5 @@
-// Package deb extracts files from Debian packages without dpkg and without running scripts. It must not know which
-// files are wanted, and it does not authenticate packages: apt does that when it downloads them.
+// Package deb extracts files from Debian packages without dpkg and without running scripts. The caller selects the
+// files. The package does not authenticate packages: apt does that when it downloads them.
 package deb
 
 import (

@@ -1,6 +1,6 @@
 // Package disk builds disk images that UEFI firmware can boot: a GPT with one FAT32 partition, which holds the given
 // files. The same image works as a CD. The output is reproducible: all times are 1 January 1980, the earliest date of
-// FAT, and ids derive from the content. The package must not know the purpose of the files.
+// FAT, and ids derive from the content. The package does not depend on the purpose of the files.
 package disk
 
 import (
@@ -33,10 +33,11 @@ type File struct {
 	Data []byte
 }
 
-// most limits the partition. FAT32 allows more, but firmware reads several GiB slowly.
+// most limits the size of the partition in bytes. FAT32 allows more, but firmware reads several GiB slowly.
 const most = 2 << 30
 
-// Build returns the image of a disk that contains the files and has room for spare more bytes.
+// Build returns the image of a disk that contains the files and has at least spare free bytes. It returns USAGE for an
+// invalid or duplicate name, and TOO_LARGE for a partition above 2 GiB.
 func Build(files []File, spare int64) ([]byte, error) {
 	if spare < 0 {
 		return nil, writ.Errorf(writ.CodeUsage, "the free space of a disk cannot be %d bytes", spare)
@@ -51,7 +52,7 @@ func Build(files []File, spare int64) ([]byte, error) {
 		sum.Write(append(part[:], f.Name...))
 	}
 	id := sum.Sum(nil)
-	shape := shapeFor(root, min(spare, most+1)) // more would overflow, and is too much anyway
+	shape := shapeFor(root, min(spare, most+1)) // a larger value could overflow, and is above the limit anyway
 	partition := int64(shape.sectors) * sector
 	if partition > most {
 		return nil, writ.Errorf(writ.CodeTooLarge, "the disk would have %d MiB, and the limit is %d", partition>>20,

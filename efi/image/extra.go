@@ -16,7 +16,7 @@ import (
 // compressed lists the suffixes that the kernel appends when it searches for firmware.
 var compressed = []string{"", ".zst", ".xz"}
 
-// firmware adds firmware files. Afterwards, the image's list contains only the files that modules may request but the
+// firmware adds firmware files. Afterwards, Image.Firmware contains only the files that modules may request but the
 // image lacks.
 func (r *Recipe) firmware(f *files) error {
 	taken := map[string]bool{}

@@ -1,7 +1,7 @@
 // Package image builds the image that a node boots: a kernel, its modules, writ as the first process, and the
 // operator's programs with their libraries. The image is one file that runs from memory, and equal inputs produce equal
-// bytes. The package knows the content of an image. It must not know the source of a kernel or how an image reaches a
-// machine.
+// bytes. The package defines the content of an image. It does not depend on the source of a kernel or on the way of an
+// image to a machine.
 package image
 
 import (

@@ -56,8 +56,8 @@ var elsewhere = map[string]string{
 // versioned matches the name of a library with its interface version.
 var versioned = regexp.MustCompile(`^(lib[A-Za-z0-9+._-]+)\.so\.([0-9]+(?:\.[0-9]+)*)$`)
 
-// PackageOf returns the Debian package of a library, derived by chapter 8 of Debian's policy. It returns "" if the name
-// of the library is insufficient.
+// PackageOf returns the Debian package of a library, derived according to chapter 8 of Debian's policy. It returns ""
+// if the package cannot be derived from the name.
 func PackageOf(library string) string {
 	if name := elsewhere[library]; name != "" {
 		return name

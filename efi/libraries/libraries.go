@@ -1,6 +1,6 @@
 // Package libraries finds the shared libraries that Linux programs need, with the search rules of glibc's loader. It
-// parses the programs and never runs them, so the result is the same on every machine. It must not know the purpose of
-// the programs or the source of the files.
+// parses the programs and never runs them, so the result is the same on every machine. It does not depend on the
+// purpose of the programs or the source of the files.
 package libraries
 
 import (
@@ -31,7 +31,7 @@ type Program struct {
 
 // Library is a shared library that a program needs.
 type Library struct {
-	Name string // required path
+	Name string // path in the image at which the loader finds the library
 	From string // path among the files of packages, with links resolved
 	Data []byte
 }
@@ -39,11 +39,12 @@ type Library struct {
 // Set holds all needed libraries.
 type Set struct {
 	Libraries []Library // sorted by name
-	// Loading lists programs and libraries that can load further libraries at run time. The files do not name these.
+	// Loading lists programs and libraries that can load further libraries at run time. The files do not contain the
+	// names of these libraries.
 	Loading []string
 }
 
-// Closure returns the libraries that programs need, including indirect ones. It searches the files of packages and the
+// Closure returns the libraries that programs need directly or indirectly. It searches the files of packages and the
 // programs themselves. The error lists all missing libraries.
 func Closure(files fs.FS, programs []Program) (*Set, error) {
 	s := &search{tree: Tree{files}, own: map[string]bool{}, taken: map[string]*Library{}, loading: map[string]bool{}}
@@ -79,7 +80,7 @@ type search struct {
 	lacking []lack
 }
 
-// object is a program or a library, as the loader sees it.
+// object is a program or a library, with the properties that the loader uses.
 type object struct {
 	name, from     string
 	needed         []string

@@ -11,7 +11,7 @@ import (
 const maxLinks = 40
 
 // Tree presents the files of packages as on an installed system: absolute links start at its root, and directories such
-// as /bin and /lib are the same as those below /usr.
+// as /bin and /lib are the same as /usr/bin and /usr/lib.
 type Tree struct{ files fs.FS }
 
 // NewTree returns the tree of files, which may be nil.

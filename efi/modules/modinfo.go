@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// parse reads the metadata in a module's .modinfo section, which holds "key=value" entries. Kernel packages do not
-// contain these lists: depmod generates them at installation.
+// parse reads the metadata in a module's .modinfo section, which holds "key=value" entries. Kernel packages contain no
+// lists of this metadata, because depmod generates the lists at installation.
 func parse(name string, object []byte) (*Module, error) {
 	file, err := elf.NewFile(bytes.NewReader(object))
 	if err != nil {

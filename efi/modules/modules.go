@@ -1,6 +1,6 @@
 // Package modules indexes the modules of a Linux kernel: their dependencies, the devices they serve and the order to
-// load them. It reads this from the modules, and reads and writes the lists of depmod and modprobe. It must not know
-// the devices of a machine, and it does not load modules.
+// load them. It reads the metadata from the modules or from the lists of depmod and modprobe, and can write such lists.
+// It does not depend on the devices of a machine, and it does not load modules.
 package modules
 
 import (
@@ -28,10 +28,10 @@ type Module struct {
 	Name     string   // with underscores, as in /proc/modules
 	Path     string   // relative to the module directory; in lists it ends with ".ko" even if the file is compressed
 	Aliases  []string // patterns of served devices, with underscores except in brackets
-	Depends  []string // names of modules that must be loaded before
-	Before   []string // names or aliases of optional modules to load before
-	After    []string // names or aliases of optional modules to load after
-	Firmware []string // names of firmware files that it requests
+	Depends  []string // names of modules that must be loaded before this module
+	Before   []string // names or aliases of optional modules to load before this module
+	After    []string // names or aliases of optional modules to load after this module
+	Firmware []string // names of firmware files that the module requests
 	License  string   // as declared, for example "GPL"
 
 	source string // source file of the metadata
@@ -150,8 +150,8 @@ func read(dir fs.FS, file string) ([]byte, error) {
 // Object returns the uncompressed content of a module.
 func (x *Index) Object(m *Module) ([]byte, error) { return read(x.files, cmp.Or(m.source, m.Path)) }
 
-// Find returns the modules with a name or an alias, such as a modalias. builtin is set if the kernel has the
-// module built in.
+// Find returns the modules with a name or an alias, such as a modalias. builtin is set if the module is built into the
+// kernel.
 func (x *Index) Find(alias string) (found []*Module, builtin bool) {
 	name := normal(alias)
 	if m := x.modules[name]; m != nil {
@@ -169,8 +169,8 @@ func (x *Index) Find(alias string) (found []*Module, builtin bool) {
 	return found, false
 }
 
-// Closure returns the modules with the given names or aliases and all their dependencies, in load order. An unknown
-// name is an error, unless it is built into the kernel.
+// Closure returns the modules with the given names or aliases and all their dependencies, in load order. It returns
+// NOT_FOUND for an unknown name, unless the module is built into the kernel.
 func (x *Index) Closure(names ...string) ([]*Module, error) {
 	c := &closure{index: x, state: map[string]int{}}
 	for _, name := range names {
@@ -283,7 +283,7 @@ func (x *Index) Lists(some []*Module) map[string][]byte {
 	}
 }
 
-// needs returns all modules that must be loaded before m, the last one first.
+// needs returns all modules that must be loaded before m, in reverse load order.
 func (x *Index) needs(m *Module) []*Module {
 	c := &closure{index: x, state: map[string]int{}, hard: true}
 	if err := c.add(m); err != nil {

@@ -1,6 +1,6 @@
 // Package progress defines the reports of a starting machine to its boot server: one report per stage. Reports are not
 // authenticated, because any machine on that network can send them. Both sides therefore limit and sanitise them. The
-// package must not know how reports are transported.
+// package does not depend on the transport of reports.
 package progress
 
 import (
@@ -28,7 +28,7 @@ const (
 // Path is the URL path for reports. The hardware address of the machine's network card follows, in the form of Name.
 const Path = "/boot/report/"
 
-// Stages with a meaning for boot servers. Others are only displayed.
+// Stages with a meaning for boot servers. Other stages are only displayed.
 const (
 	StageStart   = "start"   // the kernel runs
 	StagePanic   = "panic"   // the kernel panicked at the end of the previous run
@@ -52,10 +52,10 @@ type Report struct {
 	Text   string `json:"text,omitempty"`
 	Failed bool   `json:"failed,omitempty"` // whether a part of the stage failed, for the reason in Text
 	Next   string `json:"next,omitempty"`   // remedy for the failure
-	Held   bool   `json:"held,omitempty"`   // whether it failed twice alike, or needs a person
+	Held   bool   `json:"held,omitempty"`   // whether the stage failed twice in the same way, or needs a person
 	Node   string `json:"node,omitempty"`   // the machine's name as a node
-	// Settings is the digest SettingsOf of the command line. It shows the boot server whether the settings of its
-	// script are in force.
+	// Settings is the digest that SettingsOf returns for the command line. The boot server compares it with the settings
+	// in its script.
 	Settings string `json:"settings,omitempty"`
 }
 
@@ -125,7 +125,7 @@ const StageModules = "modules"
 // Limit is the limit of a wait. The waiting code and the page use the same value, so they cannot differ.
 type Limit struct {
 	Most time.Duration // no limit if 0
-	Then string        // consequence of the limit, or the reason for having none
+	Then string        // consequence of the limit, or the reason why there is no limit
 }
 
 // Wait is something that the machine currently waits for.

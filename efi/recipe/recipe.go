@@ -1,5 +1,5 @@
 // Package recipe parses the recipes of node images: modules, firmware, programs and certificates, and the packages that
-// may be used. It knows the format and its rules. It must not know how an image is built, and it does not read the
+// may be used. It checks the format and its rules. It does not depend on the building of images, and does not read the
 // files that a recipe names.
 package recipe
 
@@ -36,7 +36,7 @@ type Modules struct {
 
 // Firmware selects files below lib/firmware of packages.
 type Firmware struct {
-	// Whether to include existing files that modules of the image may request.
+	// Modules reports whether to include existing files that modules of the image may request.
 	Modules bool     `json:"modules,omitempty"`
 	Files   []string `json:"files,omitempty"` // patterns such as bnx2x/*.fw; a pattern without a match is an error
 }
@@ -58,7 +58,7 @@ type Program struct {
 type Service struct {
 	Name    string   `json:"name"`
 	Command []string `json:"command"` // path of the program in the image, then arguments
-	// Unix socket in the image that accepts connections when the program is ready.
+	// Socket is the Unix socket in the image that accepts connections when the program is ready.
 	Socket string `json:"socket,omitempty"`
 }
 
@@ -83,7 +83,7 @@ var defaults embed.FS
 // Names of the built-in recipes.
 const (
 	Cloud = "cloud" // virtual machines
-	Metal = "metal" // physical machines, and virtual ones
+	Metal = "metal" // physical and virtual machines
 )
 
 // Names lists the built-in recipes.
@@ -104,7 +104,8 @@ func Text(name string) (string, error) {
 //go:embed recipe.schema.json
 var Schema string
 
-// For returns the recipe for a kernel. Debian's cloud kernel has no drivers for physical machines.
+// For returns the name of the built-in recipe for a kernel version. Debian's cloud kernel has no drivers for physical
+// machines.
 func For(kernel string) string {
 	if strings.Contains(kernel, "-cloud-") {
 		return Cloud

@@ -1,5 +1,5 @@
 // Package sbom writes a software bill of materials in the CycloneDX 1.6 format. The output is reproducible: it has no
-// timestamp, and its id derives from the content. The package must not know how an image is built.
+// timestamp, and its id derives from the content. The package does not depend on the building of images.
 package sbom
 
 import (
@@ -21,7 +21,7 @@ type Component struct {
 	Version string
 	PURL    string // package URL
 	SHA256  string
-	License string // SPDX id if it is a known one, otherwise free text
+	License string // SPDX id if it is listed in spdx, otherwise free text
 	Parts   []Component
 }
 

@@ -1,6 +1,6 @@
 // Package uki builds unified kernel images: one UEFI program that holds a kernel, its command line and its initrd. It
-// appends these parts as sections to systemd's stub, as the UAPI Group specifies. It knows PE files and the header of
-// Linux kernels. It must not know the content of the initrd.
+// appends these parts as sections to systemd's stub, as the UAPI Group specifies. It reads PE files and the header of
+// Linux kernels. It does not depend on the content of the initrd.
 package uki
 
 import (
@@ -74,7 +74,7 @@ func Build(p Parts) ([]byte, error) {
 		{name: ".cmdline", data: []byte(p.Cmdline)},
 		{name: ".uname", data: []byte(version)},
 		{name: ".initrd", data: p.Initrd},
-		// The kernel comes last: it runs in place and needs space after it.
+		// The kernel comes last: the kernel runs in place and needs space after its data.
 		{name: ".linux", data: p.Kernel, size: optional.SizeOfImage},
 	})
 }

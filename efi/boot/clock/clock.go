@@ -1,5 +1,5 @@
-// Package clock corrects the clock of a starting machine by the configured time servers. A time server is not
-// authenticated: while the machine runs, a correction is at most one minute. The package does not decide when to ask.
+// Package clock corrects the clock of a machine with the configured time servers. Time servers are not authenticated,
+// so once the machine runs, a correction is at most one minute. The package does not decide when to query the servers.
 package clock
 
 import (
@@ -17,11 +17,11 @@ import (
 
 // Limits for the correction of the clock.
 const (
-	askWithin = 3 * time.Second // for the name lookup, and again for the answer
+	askWithin = 3 * time.Second // limit of the name lookup, and again of the answer
 	askMostOf = 2 * askWithin
 	fineWith  = time.Millisecond       // smaller offsets are ignored
 	slewBelow = 500 * time.Millisecond // smaller offsets are slewed, so that no time occurs twice
-	// stepMost limits the steps of a clock that was correct before. NTP is not signed, so an attacker can forge a time,
+	// stepMost limits the steps of the clock while the machine runs. NTP is not signed, so an attacker can forge a time,
 	// and the clock decides which signed messages have expired.
 	stepMost = time.Minute
 )
@@ -40,8 +40,8 @@ func query(server string) (*ntp.Response, error) {
 	return queryBy(&net.Dialer{Timeout: askWithin}, server)
 }
 
-// queryBy asks a time server through dialer. The dialer's timeout also limits the name lookup, which the library does
-// not.
+// queryBy asks a time server through dialer. The dialer's timeout also limits the name lookup, which the NTP library
+// does not limit.
 func queryBy(dialer *net.Dialer, server string) (*ntp.Response, error) {
 	answer, err := ntp.QueryWithOptions(server, ntp.QueryOptions{
 		Timeout: askWithin, Dialer: func(_, remote string) (net.Conn, error) { return dialer.Dial("udp", remote) },
@@ -66,7 +66,8 @@ func (c *Clock) Correct(start bool) (did string, err error) {
 	return "", errors.Join(failed...)
 }
 
-// NoAnswer wraps err, the failure of all time servers. possible reports whether the clock is plausible without them.
+// NoAnswer wraps err, the failure of all time servers. possible reports whether the clock is plausible without an
+// answer.
 func NoAnswer(err error, possible bool) error {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	hint := "check that they run and that this network reaches them, or name others with writ.ntp"
@@ -105,7 +106,7 @@ const (
 	AskAgain = time.Second
 )
 
-// Limit returns how long the start waits for the time servers. It has no limit if the clock is implausible.
+// Limit returns how long the start waits for the time servers. The wait has no limit if the clock is implausible.
 func (c *Clock) Limit() progress.Limit {
 	if Check(c.Now()) != nil {
 		return progress.Limit{Then: "without the time no certificate can be verified"}
@@ -116,8 +117,8 @@ func (c *Clock) Limit() progress.Limit {
 	}
 }
 
-// The range of plausible clock times. A clock outside it was never set, and certificates would fail with a misleading
-// error.
+// The range of plausible clock times. A clock outside this range was never set, and the verification of certificates
+// would fail with a misleading error.
 var (
 	clockFrom = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	clockTo   = time.Date(2126, 1, 1, 0, 0, 0, 0, time.UTC)

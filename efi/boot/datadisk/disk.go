@@ -89,7 +89,7 @@ func noDisk(label, other string, seen []string) error {
 		WithHint("attach the disk, or name it by its serial number with writ.disk; or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", label, label)
 }
 
-// withLacking adds to the error of a missing disk which drivers or firmware the image lacks, if known.
+// withLacking adds the drivers and firmware that the image lacks to the error of a missing disk, if they are known.
 func withLacking(err error, lacks string) error {
 	e, ok := errors.AsType[*writ.Error](err)
 	if !ok || e.Code != writ.CodeNotFound || lacks == "" {
@@ -100,8 +100,7 @@ func withLacking(err error, lacks string) error {
 			e.Hint)
 }
 
-// foreign returns an error if the file system belongs to something else than a node. It may be used if it is empty or
-// contains `own`, the directory of the node.
+// foreign returns an error if the file system holds files, but not `own`, the directory of the node.
 func foreign(names []string, own string) error {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "lost+found" })
 	if len(names) == 0 || slices.Contains(names, own) {
@@ -113,7 +112,7 @@ func foreign(names []string, own string) error {
 		WithHint("attach the right disk, or set another label with writ.data. If this is the right disk, create the directory %s on it", own)
 }
 
-// otherNode returns an error if the disk belongs to another node than the one configured. A name is "" if unknown.
+// otherNode returns an error if the disk belongs to another node than the configured node. A name is "" if unknown.
 func otherNode(onDisk, configured string) error {
 	if onDisk == "" || configured == "" || onDisk == configured {
 		return nil

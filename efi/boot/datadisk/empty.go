@@ -31,8 +31,8 @@ const (
 	btrfsUnfinished = "!BHRfS_M"
 )
 
-// Offsets of the backup super blocks of btrfs, and of ext4 with blocks of 4 KiB and of 1 KiB. They survive if only the
-// start of a disk is cleared.
+// Offsets of the backup super blocks of btrfs, and of ext4 with blocks of 4 KiB and of 1 KiB. These copies survive if
+// only the start of a disk is cleared.
 var (
 	btrfsCopies = []int64{64 << 20, 256 << 30}
 	ext4Copies  = []int64{128 << 20, 8<<20 + 1<<10}
@@ -78,7 +78,8 @@ func contentOf(disk io.ReaderAt, size int64) (what string, begun bool) {
 		return "", true
 	case !isZero(first):
 		return named(disk), false
-	// mkfs.btrfs writes this copy before the first super block. The power failed between the two writes.
+	// mkfs.btrfs writes this copy before the first super block. If only the copy exists, the power failed between the two
+	// writes.
 	case isBegun(disk, btrfsCopies[0]):
 		return "", true
 	case !isZero(last):
@@ -153,7 +154,7 @@ func named(disk io.ReaderAt) string {
 	return "data of an unknown kind in its first MiB"
 }
 
-// marked returns the kind and label of a disk's content, by its magic number. Both are "" if it is unknown.
+// marked returns the kind and label of a disk's content, by its magic number. Both are "" if no magic number matches.
 func marked(disk io.ReaderAt) (what, label string) {
 	for _, m := range marks {
 		if !has(disk, m.at, m.mark) {
@@ -172,7 +173,8 @@ func serialOf(block fs.FS, name string) string {
 	return strings.Join(strings.Fields(diskserial.Of(block, name)), "_")
 }
 
-// withSerial returns the name of the only disk with a serial number. block is /sys/block.
+// withSerial returns the name of the only disk with a serial number. It returns NOT_FOUND for no disk, and CONFLICT for
+// several disks. block is /sys/block.
 func withSerial(block fs.FS, serial string) (string, error) {
 	entries, err := fs.ReadDir(block, ".")
 	if err != nil {

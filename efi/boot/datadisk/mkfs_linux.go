@@ -89,12 +89,12 @@ func (m *Mounter) makeFileSystem(ctx context.Context, d dataDisk) error {
 	return nil
 }
 
-// mkfs returns the arguments of mkfs.btrfs. Blocks are not discarded: that is slow on some disks, and the unchecked
-// part of the disk may hold data.
+// mkfs returns the arguments of mkfs.btrfs. Blocks are not discarded: discarding is slow on some disks, and the
+// unchecked part of the disk may hold data.
 func (d *dataDisk) mkfs() []string {
 	args := []string{"--quiet", "--nodiscard", "--label", makingLabel}
 	if d.begun {
-		args = append(args, "--force") // to overwrite its own unfinished file system
+		args = append(args, "--force") // to overwrite the unfinished file system of an earlier attempt
 	}
 	return append(args, d.device)
 }

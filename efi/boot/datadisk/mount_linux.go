@@ -11,11 +11,11 @@ import (
 	"writ"
 )
 
-// asItIs holds the mount options that prevent the kernel from replaying the journal of a file system.
+// asItIs holds, by type of file system, the mount options that prevent the kernel from replaying its journal.
 var asItIs = map[string]string{"btrfs": "rescue=nologreplay", "ext4": "noload"}
 
-// mount mounts a disk at a directory if the disk can belong to this node. data is the node's directory on it. `own`
-// returns an error if it belongs to another node.
+// mount mounts a disk at a directory if the disk can belong to this node. data is the node's directory on the disk.
+// `own` returns an error if the disk belongs to another node.
 func (d *dataDisk) mount(at, data string, own func() error) error {
 	if err := d.look(at, data, own); err != nil {
 		return err

@@ -23,7 +23,8 @@ const lookForDisk = time.Second
 // everyDiskLook describes lookForDisk for people.
 var everyDiskLook = fmt.Sprintf("every %.0f s", lookForDisk.Seconds())
 
-// usuallyThere is how long disks take to appear. USB disks are slow.
+// usuallyThere is the time within which disks usually appear, including slow USB disks. After this time, a missing disk
+// is reported as an error.
 const usuallyThere = 5 * time.Second
 
 // Limits of the waits for the disk.
@@ -123,7 +124,7 @@ func (m *Mounter) checkRoom(d dataDisk, at string) error {
 	if err := full(d.device, free, size); err != nil {
 		m.FailBeside(progress.StageData, err)
 	}
-	// If the disk is full, the runner reports its own failure.
+	// A full disk is not an error here: the runner will report its own failure.
 	if err := os.Mkdir(m.Disk.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("make a directory on %s: %w", d.device, err)
 	}

@@ -9,9 +9,9 @@ import (
 
 // Settings selects the data disk of a node.
 type Settings struct {
-	Label  string // of its file system; the data is in memory if ""
-	Serial string // number of the disk; an empty disk gets a file system. No disk is formatted if ""
-	Node   string // configured name of the node, "" if any
+	Label  string // label of the file system; the data is in memory if ""
+	Serial string // serial number of the disk, which is formatted if it is empty; if "", no disk is formatted
+	Node   string // configured name of the node; "" accepts any node
 	Dir    string // directory of the node; the disk is mounted at its parent
 }
 

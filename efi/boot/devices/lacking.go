@@ -24,7 +24,7 @@ var DiskControllers = Class{
 	[]string{"virtio:d00000002v", "virtio:d00000008v"},
 }
 
-// undriven lists the devices of a class without a driver: it is missing from the image, or it failed. sys is /sys.
+// undriven lists the devices of a class without a driver: the driver is missing from the image, or failed. sys is /sys.
 func undriven(sys fs.FS, class Class) (all []string) {
 	for _, bus := range []struct {
 		dir, file string
@@ -50,8 +50,8 @@ func attribute(sys fs.FS, dir, name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// firmwarePattern matches the kernel's messages about missing firmware files: first Debian's form, then the upstream
-// one. The name of the device precedes it.
+// firmwarePattern matches the kernel's messages about missing firmware files: first the form of Debian's kernel, then
+// the form of the upstream kernel. In the log, the name of the device precedes it.
 var firmwarePattern = regexp.MustCompile(
 	`(?:firmware: failed to load (\S+) \(-2\)|Direct firmware load for (\S+) failed with error -2)`)
 

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lacking lists the drivers and the firmware that this machine lacks for devices of a class.
+// Lacking describes the drivers and the firmware that this machine lacks for devices of a class. It returns "" if no
+// driver and no firmware file is found to be missing.
 func Lacking(class Class) string {
 	return lacking(os.DirFS("/sys"), kernelLog(), class)
 }

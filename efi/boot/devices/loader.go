@@ -1,6 +1,6 @@
 // Package devices loads the kernel modules that the devices of a starting machine request, and lists missing drivers
-// and missing firmware files. It reads /sys, the kernel log and the modules of an image. It does not know the use of a
-// device.
+// and missing firmware files. It reads /sys, the kernel log and the modules of an image. It does not depend on the use
+// of a device.
 package devices
 
 import (
@@ -24,7 +24,7 @@ type Loader struct {
 	load    func(m *modules.Module) error // loads one module into the kernel
 
 	mu    sync.Mutex
-	tried map[string]bool // modules tried so far, including failed ones: a failure is reported once
+	tried map[string]bool // modules tried so far, including failed modules, so that a failure is reported once
 }
 
 // Named loads modules by name, with their dependencies.

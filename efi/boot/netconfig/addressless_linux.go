@@ -52,7 +52,7 @@ func (s *cardSet) noNetwork(name string) error {
 	return a.trouble()
 }
 
-// count returns the number of cards and of those without a cable. next is the remedy for an unusable card.
+// count returns the number of cards, and the number of cards without a cable. next is the remedy for an unusable card.
 func (s *cardSet) count() (cards, bare int, next string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

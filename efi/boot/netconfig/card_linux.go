@@ -17,7 +17,7 @@ import (
 	"writ/internal/sleep"
 )
 
-// card is a network card in use. The lock of the network guards waits, has, next and mtu.
+// card is a network card in use. The lock of the network guards waits, has and next.
 type card struct {
 	link   netlink.Link // the VLAN's link, if the card is in a VLAN
 	chosen bool         // whether VLAN, Addresses and Gateways of the settings apply to this card

@@ -17,7 +17,7 @@ import (
 
 // Timeouts of DHCP exchanges, for both address families.
 const (
-	answerIn    = time.Second // the first timeout; each retry doubles it
+	answerIn    = time.Second // the first timeout; each retry doubles the timeout
 	askTimes    = 4
 	askFor      = (1<<askTimes - 1) * answerIn
 	askMost     = askFor + answerIn // including replies to other clients, which restart the timer

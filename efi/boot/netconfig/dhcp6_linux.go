@@ -47,7 +47,8 @@ func (s *ipv6Watch) useDHCPv6(ctx context.Context, use dhcpv6Use) {
 	}
 }
 
-// lease6 is a DHCPv6 lease. After renew the client asks its server for an extension, after rebind any server.
+// lease6 is a DHCPv6 lease. After the time renew, the client asks its server for an extension; after the time rebind,
+// it asks any server.
 type lease6 struct {
 	lease
 	renew, rebind time.Duration
@@ -89,8 +90,8 @@ func (s *ipv6Watch) leaseIPv6(ctx context.Context) error {
 	}
 }
 
-// renewIPv6 waits until the lease is due for renewal and then asks for one until the lease expires. From the rebind
-// time on it asks all servers.
+// renewIPv6 waits until the lease is due for renewal and then asks for a renewal until the lease expires. After the
+// rebind time, it asks all servers.
 func (s *ipv6Watch) renewIPv6(
 	ctx context.Context, client *dhcpv6Client, given *dhcpv6.Message, l lease6,
 ) (*dhcpv6.Message, error) {
@@ -121,7 +122,7 @@ func (s *ipv6Watch) renewIPv6(
 	}
 }
 
-// untilTaken waits for the given time. It returns an error if another machine turns out to use the address.
+// untilTaken waits for the time `wait`. It returns an error as soon as another machine is found to use the address.
 func (s *ipv6Watch) untilTaken(ctx context.Context, wait time.Duration, address netip.Addr) error {
 	over := time.NewTimer(wait)
 	defer over.Stop()
@@ -202,7 +203,7 @@ func (d *dhcpv6Client) request(ctx context.Context) (*dhcpv6.Message, error) {
 func (d *dhcpv6Client) decline(ctx context.Context, given *dhcpv6.Message) {
 	ctx, cancel := context.WithTimeout(ctx, declineWithin)
 	defer cancel()
-	// A server that misses this offers the address again and gets another decline.
+	// A server that does not receive this message offers the address again and gets another decline.
 	_, _ = d.ask(ctx, dhcpv6.MessageTypeDecline, given, nil)
 }
 

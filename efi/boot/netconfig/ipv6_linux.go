@@ -40,7 +40,8 @@ type ipv6Watch struct {
 	taken chan netip.Addr    // DHCPv6 addresses that another machine uses
 }
 
-// dhcpv6Use is the purpose of DHCPv6 in a router's advertisement. A greater value includes the smaller ones.
+// dhcpv6Use is the purpose of DHCPv6 in a router's advertisement. A greater value includes the purposes of smaller
+// values.
 type dhcpv6Use int
 
 const (
@@ -56,7 +57,7 @@ const takenTold = 16
 // watchIPv6 prepares a card for IPv6 before it is brought up. It returns nil if the kernel has no IPv6.
 func (n *Network) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 	// The runner may turn the machine into a router, and a router accepts advertisements only with accept_ra=2. A card
-	// with configured addresses accepts none.
+	// with configured addresses accepts no advertisements.
 	hear := map[string]string{"accept_ra": "2", "autoconf": "1"}
 	if !asks {
 		hear = map[string]string{"accept_ra": "0", "autoconf": "0"}
@@ -180,7 +181,7 @@ func (s *ipv6Watch) resolveAdvertised() {
 	}
 }
 
-// look compares the addresses of the card with the announced ones after a change.
+// look compares the addresses of the card with the announced addresses after a change, and announces differences.
 func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 	if change.Flags&unix.IFA_F_DADFAILED != 0 {
 		s.hasAnother(change.LinkAddress)
@@ -229,7 +230,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 	}
 }
 
-// hasAnother reports a duplicate: another machine on the network uses this address, so the card does not.
+// hasAnother reports a duplicate: another machine on the network uses this address, so the card does not use it.
 func (s *ipv6Watch) hasAnother(of net.IPNet) {
 	address, ok := netip.AddrFromSlice(of.IP)
 	if !ok {
@@ -238,7 +239,7 @@ func (s *ipv6Watch) hasAnother(of net.IPNet) {
 	if bits, _ := of.Mask.Size(); bits == address.BitLen() && s.dhcp == forAddresses {
 		select {
 		case s.taken <- address:
-		default: // the previous one is still unhandled
+		default: // an earlier address is not handled yet
 		}
 	}
 	s.lost = address

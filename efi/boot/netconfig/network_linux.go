@@ -36,7 +36,7 @@ const (
 // everyLook describes lookEvery for people.
 var everyLook = fmt.Sprintf("every %.0f s", lookEvery.Seconds())
 
-// Host is the first process, as far as the network needs it.
+// Host is the part of the first process that the network needs.
 type Host interface {
 	// Stage reports the progress of a stage.
 	Stage(name, format string, args ...any)
@@ -66,7 +66,7 @@ type cardSet struct {
 	lines limit.Lines   // rate limit for address changes, which strangers on the network can trigger
 }
 
-// lease holds the configuration of a card by one server or router.
+// lease holds the configuration that one server or router gave to a card.
 type lease struct {
 	address     netip.Prefix
 	gateway     netip.Addr
@@ -89,8 +89,8 @@ func New(
 	return n
 }
 
-// Connect starts serving all network cards and returns when the first one has an address. It waits without a limit and
-// shows the reason.
+// Connect starts serving all network cards and returns when the first card has an address. It waits without a limit and
+// reports the reason. It returns an error only if ctx ends.
 func (n *Network) Connect(ctx context.Context) error {
 	if lo, err := netlink.LinkByName("lo"); err == nil {
 		_ = netlink.LinkSetUp(lo)
@@ -133,8 +133,8 @@ func (n *Network) keepLooking(ctx context.Context) {
 	}
 }
 
-// findCards starts serving new cards. Cards are served concurrently, because one without a cable must not delay the
-// others.
+// findCards starts serving new cards. Cards are served concurrently, because a card without a cable must not delay
+// other cards.
 func (n *Network) findCards(ctx context.Context) {
 	if n.Loader != nil {
 		if _, err := n.Loader.All(); err != nil {
@@ -207,7 +207,7 @@ func (s *cardSet) firstCard() (address net.HardwareAddr) {
 	return address
 }
 
-// Waiting returns the waits of all cards, those with a cable first.
+// Waiting returns the waits of all cards. Cards with a cable come first.
 func (s *cardSet) Waiting() (all []progress.Wait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +268,7 @@ func (l lease) String() string {
 
 // apply configures a card with a lease. It is idempotent.
 func (n *Network) apply(c *card, by way, l lease) error {
-	if l.mtu != 0 && l.mtu != c.mtu { // an unsupported MTU is reported once and does not cost the address
+	if l.mtu != 0 && l.mtu != c.mtu { // an unsupported MTU is reported once, and the address is used
 		c.mtu = l.mtu
 		if err := netlink.LinkSetMTU(c.link, l.mtu); err != nil {
 			n.Fail("network", fmt.Errorf("set the MTU %d of %s from DHCP: %w", l.mtu, c.name(), err))
@@ -287,7 +287,7 @@ func (n *Network) apply(c *card, by way, l lease) error {
 
 // remove removes the address and the nameservers of a lease from a card.
 func (n *Network) remove(c *card, by way, l lease) {
-	_ = netlink.AddrDel(c.link, &netlink.Addr{IPNet: ipNet(l.address)}) // its routes go with it
+	_ = netlink.AddrDel(c.link, &netlink.Addr{IPNet: ipNet(l.address)}) // the kernel also removes its routes
 	_ = n.resolve(c, by, nil)
 }
 
@@ -295,7 +295,8 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// setName sets the host name: the configured one, else one from DHCP, else one derived from the first card.
+// setName sets the host name: the configured name, else a valid name from DHCP, else a name derived from the first
+// card.
 func (n *Network) setName(told string) {
 	short, _, _ := strings.Cut(told, ".")
 	if !writ.ValidName(short) {

@@ -80,7 +80,7 @@ func isOfLink(about *ipv6.ControlMessage, index int, from netip.Addr) bool {
 	return about != nil && about.IfIndex == index && about.HopLimit == ndp.HopLimit && from.IsLinkLocalUnicast()
 }
 
-// use returns what hosts should use DHCPv6 for, according to the router.
+// use returns the purpose of DHCPv6 for hosts, according to the router.
 func (a advertisement) use() dhcpv6Use {
 	switch {
 	case a.ManagedConfiguration:

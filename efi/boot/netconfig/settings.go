@@ -1,7 +1,7 @@
-// Package netconfig configures the network of a starting machine and keeps it configured: addresses from the settings, by
-// DHCP, by DHCPv6 and from routers, default routes, resolv.conf, the host name and the VLAN. A machine without an address
-// waits without a limit; the package reports the reason and the remedy to a Host. The package does not know how a Host
-// shows its reports, nor the other stages of the start.
+// Package netconfig configures the network of a starting machine and keeps it configured: addresses from the settings,
+// by DHCP, by DHCPv6 and from routers, default routes, resolv.conf, the host name and the VLAN. A machine without an
+// address waits without a limit; the package reports the reason and the remedy to a Host. The package does not depend
+// on the other stages of the start, or on how a Host shows reports.
 package netconfig
 
 import (
@@ -13,12 +13,12 @@ import (
 
 // Settings holds the settings of a machine's network.
 type Settings struct {
-	Name string // of the node; derived from the address of the first network card if ""
+	Name string // name of the node; if "", derived from the address of the first network card
 
-	// Name or hardware address of the card that VLAN, Addresses and Gateways apply to; "" for every card.
+	// Interface is the name or hardware address of the only card with VLAN, Addresses and Gateways; "" means every card.
 	Interface   string
 	VLAN        int            // id of the VLAN that the card uses exclusively; 0 for none
-	Addresses   []netip.Prefix // IPv4 and IPv6; if set, the card requests no others
+	Addresses   []netip.Prefix // IPv4 and IPv6; if set, the card requests no further addresses
 	Gateways    []netip.Addr   // for a card with Addresses
 	Nameservers []netip.Addr   // used before the nameservers from DHCP and routers
 }

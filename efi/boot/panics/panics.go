@@ -1,6 +1,6 @@
 // Package panics reads the kernel panics that ended earlier runs of a machine from pstore, and counts consecutive runs
-// that ended in the same way in a variable of the firmware. A machine that panicked twice is held. The log of a panic is
-// untrusted: the package limits its size. It does not redact the log.
+// that ended in the same way. A variable of the firmware holds the count. A machine that panicked twice is held. The
+// log of a panic is untrusted: the package limits its size. It does not redact the log.
 package panics
 
 import (
@@ -163,7 +163,7 @@ const panicWords = "Kernel panic - not syncing"
 // codeAt matches the function that the CPU executed.
 var codeAt = regexp.MustCompile(`RIP: 0010:([A-Za-z0-9_.]{1,80})\+0x`)
 
-// explain finds the message of the panic. The place is the last one logged before it.
+// explain finds the message of the panic. The place is the last function logged before the message.
 func (c *Crash) explain() {
 	place := ""
 	c.reason = panicWords + ", for an unknown reason"
@@ -203,8 +203,8 @@ type Count struct {
 	Times  int    `json:"times,omitempty"`
 }
 
-// heldFrom is the number of consecutive panics after which a machine is held. A count of stillFrom means that it also
-// panicked while it was held.
+// heldFrom is the number of consecutive panics after which a machine is held. A count of stillFrom means that the
+// machine also panicked while it was held.
 const (
 	heldFrom  = 2
 	stillFrom = 3
@@ -219,7 +219,7 @@ func parsePanics(text []byte) (p Count) {
 	return p
 }
 
-// After returns the count updated with the crashes found. A crash may have been counted before.
+// After returns the count updated with the crashes in found. It skips crashes that were counted before.
 func (p Count) After(found []Crash) Count {
 	fresh := found
 	for i, c := range found {

@@ -21,7 +21,7 @@ import (
 	"writ"
 )
 
-// Timeouts of a machine that diagnoses why it cannot join.
+// Timeouts of the diagnosis.
 const (
 	lookUpWithin = 4 * time.Second
 	dialWithin   = 3 * time.Second
@@ -59,8 +59,8 @@ func (p *Probe) Servers(ctx context.Context, supervisors []string, redis string)
 	return errors.Join(one, other)
 }
 
-// oneOf tries all values concurrently, so that several silent ones take no longer than one. It returns nil if any
-// succeeds, and otherwise the error of the last.
+// oneOf tries all values concurrently, so that several silent servers take no longer than one server. It returns nil if
+// `try` succeeds for any value or there are no values, and otherwise the error of the last value.
 func oneOf(all []string, try func(string) error) error {
 	errs := make([]error, len(all))
 	var tried sync.WaitGroup

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Serve runs an NTP server whose clock is ahead, and returns its address.
+// Serve runs an NTP server until the test ends, and returns its address. Its clock is ahead of this machine's clock by
+// `ahead`.
 func Serve(t *testing.T, address string, ahead time.Duration) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", address)
