@@ -78,7 +78,8 @@ func (s *source) build(ctx context.Context, platforms []platform) (*builds, erro
 // tags lists the build tags of a release. grpcnotrace removes the traces of gRPC, which are rendered with templates.
 const tags = "release,grpcnotrace,netgo,osusergo"
 
-// compile builds a statically linked program.
+// compile builds a statically linked program. If the host has no C compiler for the platform, the program lacks the
+// drivers that need one.
 func (s *source) compile(ctx context.Context, p program) error {
 	flags := "-s -w -X main.release=" + s.version
 	environ := append(os.Environ(), "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "CGO_ENABLED=0")

@@ -72,7 +72,8 @@ type source struct {
 	progress io.Writer // receives one line per file
 }
 
-// sourceAt validates a clone: it must have a version and no uncommitted changes.
+// sourceAt validates a clone: it must have no uncommitted changes, and its commit must have a tag unless version is
+// given.
 func sourceAt(ctx context.Context, dir, version string) (*source, error) {
 	git := func(args ...string) (string, error) {
 		text, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()

@@ -26,11 +26,12 @@ var (
 	postremove string
 )
 
-// group is the group of coordinators, supervisors and boot servers. It can read their settings.
+// group is the group of coordinators, supervisors and boot servers. The group can read their settings.
 const group = "writ"
 
 // hostPackage builds a package for Debian (deb) or Fedora (rpm) with the program, systemd units, settings, manual pages
-// and completions. Installation starts no daemon, but restarts running ones. Changed files in /etc/writ are preserved.
+// and completions. Installation starts no daemon, but restarts running daemons. Changed files in /etc/writ are
+// preserved.
 func (s *packer) hostPackage(p program, format, target string) error {
 	scratch, err := os.MkdirTemp(s.built.dir, "package-")
 	if err != nil {
@@ -143,8 +144,8 @@ func (s *packer) installed(p program, scratch string) (files.Contents, error) {
 	return list, nil
 }
 
-// packagedUnit copies a unit and changes its program to the packaged one. The source unit starts a program that was
-// installed by hand.
+// packagedUnit copies a unit and changes its program to the program of the package. The source unit starts a program
+// that was installed by hand.
 func packagedUnit(from, to string) error {
 	const byHand, packaged = "ExecStart=/usr/local/bin/writ ", "ExecStart=/usr/bin/writ "
 	text, err := os.ReadFile(from)
