@@ -9,8 +9,8 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// Limits for growing a running machine with machine.resize. The guest needs page tables for CPUs and memory that can be
-// added, so the maximum is growth times the initial size.
+// Limits for growing a running machine with machine.resize. Capacity for later growth costs the guest memory for page
+// tables, so the maximum is growth times the initial size.
 const (
 	growth   = 4
 	maxCPUs  = 255
@@ -61,7 +61,7 @@ func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error
 	for _, p := range r.Own.Ports {
 		n := api.Net{ID: netPrefix + p.Network.HostName(), Tap: p.Device, Mac: p.MAC.String(), Mtu: p.MTU}
 		if r.Own.User != 0 {
-			n.Mtu = 0 // the tap already has this MTU, and only root may set one
+			n.Mtu = 0 // the tap already has this MTU, and only root may set an MTU
 		}
 		c.Net = append(c.Net, n)
 	}

@@ -46,7 +46,7 @@ type heard struct {
 
 // guestIsOff reports whether the guest turned itself off. A process that ends because of a signal or a CPU fault
 // deletes the machine right after the shutdown event; such a guest did not turn itself off. A process that an earlier
-// driver version started ends in either case, with the same events.
+// driver version started ends in both cases with the same events, so guestIsOff cannot distinguish them.
 func (p *process) guestIsOff(h heard) bool {
 	switch {
 	case p == nil:

@@ -192,8 +192,8 @@ func setTapOwner(name string, user uint32) error {
 // farthest is a file offset in bytes beyond any allocated space.
 const farthest = 1 << 42
 
-// punch releases the disk space of a file between two offsets, which may be beyond its end. Its size does not change,
-// and reads in the range return zeros.
+// punch releases the disk space of a file between two offsets, which may be beyond its end. The size of the file does
+// not change, and reads in the range return zeros.
 func punch(f *os.File, from, to int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 }

@@ -12,7 +12,7 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// prepared sets the launch ID and the user of a process that is about to start in r. If the user changes, it first
+// prepared sets in r the launch ID and the user of a process that is about to start. If the user changes, it first
 // takes disks back from the previous user, because another machine can get a user ID that no record contains.
 func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 	process, err := newProcess()

@@ -28,8 +28,8 @@ type process struct {
 	PID     int    `json:"pid"`    // 0 until it is known
 	Started uint64 `json:"started"`
 	Version string `json:"version,omitempty"` // version that the process reports
-	// Stays reports whether the process continues after its guest has turned itself off. Processes of earlier versions
-	// end then, and their events are the same as for any other end.
+	// Stays reports whether the process continues after its guest has turned itself off. A process that an earlier driver
+	// version started ends in this case, with the same events as at any other end.
 	Stays bool `json:"stays,omitempty"`
 }
 
@@ -302,7 +302,7 @@ func foreignError(pid int) error {
 		WithHint("end that process; writ ends only processes that it started")
 }
 
-// Time limits for each way to end a process before the next one is tried. toDie is the limit after SIGKILL.
+// Time limits of the ways to end a process. After each limit, end tries the next way. toDie is the limit after SIGKILL.
 const (
 	toFlush     = 5 * time.Second
 	toEnd       = 3 * time.Second

@@ -27,7 +27,7 @@ type access struct {
 }
 
 // newAccess returns the credentials of a version. It generates the clients' password if none is given, and keeps the
-// driver's password of before.
+// driver's password in `before`.
 func newAccess(version int64, password catalog.Text, before access) (access, error) {
 	a := access{Version: version, Driver: before.Driver}
 	if a.Driver == "" {

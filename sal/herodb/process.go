@@ -121,8 +121,8 @@ func (j *job) lives(p pid, o own) bool {
 	return false
 }
 
-// ours reports whether a process serves the database: it has the name of the engine and a path of the database among
-// its arguments, and the user of the record. Arguments can be forged by any process; the user cannot. If o.Engine is
+// ours reports whether a process serves the database: its arguments contain the name of the engine and a path of the
+// database, and it runs as the user in the record. Any process can forge arguments, but not the user. If o.Engine is
 // empty, any engine and any user match; Fence uses this to end the process.
 func (j *job) ours(p process, o own) bool {
 	serves := func(argument string) bool { return filepath.Base(argument) == o.Engine }

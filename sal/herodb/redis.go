@@ -74,9 +74,9 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// maxMemory returns the part of a database's memory for data, in bytes. The rest is a quarter and at least 8 MiB, which
-// is half of the smallest database. It is for connections, buffers and pages that change while a child writes a
-// snapshot.
+// maxMemory returns the part of a database's memory for data, in bytes. It leaves a quarter of the memory and at least
+// 8 MiB, which is half of the smallest database. The rest is for connections, buffers and pages that change while a
+// child writes a snapshot.
 func maxMemory(mib int64) int64 { return (mib - max(mib/4, 8)) << 20 }
 
 // redisReload applies memory limit and users.

@@ -69,7 +69,7 @@ func (j *job) instance(r *sal.Record[own]) (instance, error) {
 		return in, writ.Errorf(writ.CodeDriverMissing,
 			"%s is served by %s, which this version of the driver does not know", j.Resource, r.Own.Engine)
 	}
-	// The tree is not created again here: if it was removed, that would silently replace the data by an empty
+	// The tree is not created again here: if it was removed, a new tree would silently replace the data by an empty
 	// directory.
 	if _, err := os.Stat(r.Own.Tree); errors.Is(err, fs.ErrNotExist) {
 		return in, writ.Errorf(writ.CodeDriverRefused, "the data of %s is gone: %s is missing", j.Resource, r.Own.Tree).

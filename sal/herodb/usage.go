@@ -26,7 +26,7 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	if serves {
 		u.MemoryMiB = r.Own.MemoryMiB
 	}
-	if traffic, ok := d.Networks.(sal.Traffic); ok && r.Own.Device != "" { // its counters do not depend on the process
+	if traffic, ok := d.Networks.(sal.Traffic); ok && r.Own.Device != "" { // works without a process
 		u.Received, u.Sent, err = traffic.Traffic(ctx, owner(r))
 		return u, err
 	}

@@ -17,8 +17,8 @@ import (
 	"writ/internal/diskspace"
 )
 
-// Program checks for a program, by name on PATH or by path. The program must report version least or newer. If the
-// output of --version contains no version, any version is accepted.
+// Program checks for a program, by name on PATH or by path. The program must report the version `least` or newer. If
+// the output of --version contains no version, any version is accepted.
 func Program(name, least string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		path, err := exec.LookPath(name)
@@ -108,7 +108,7 @@ func Authorities(context.Context) (string, error) {
 	return "certificates of this host", nil
 }
 
-// Room checks whether the disk of a directory, which may not exist yet, has at least least free bytes.
+// Room checks whether the disk of a directory, which may not exist yet, has at least `least` free bytes.
 func Room(dir string, least int64) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		at := Nearest(dir)

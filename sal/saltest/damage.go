@@ -15,7 +15,8 @@ import (
 )
 
 // goesOnBesideADamagedRecord damages the record of a resource in two ways. Only in the first case does the name of the
-// resource stay readable. The driver must report the damage, serve the other resources, and remove the damaged one.
+// resource stay readable. The driver must report the damage, serve the other resources, and be able to remove the
+// damaged resource.
 func goesOnBesideADamagedRecord(t *testing.T, e Suite) {
 	const other = "bystander"
 	h := e.newHost(t)

@@ -279,7 +279,7 @@ func showContainer(d *Driver, r *sal.Record[own]) any {
 	return c
 }
 
-// Fence implements sal.Fencing. It is not an effect of a job, so it is not counted.
+// Fence implements sal.Fencing. A fence is not an effect of a job, so it is not counted.
 func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	r, err := d.store.get(resource)
 	if err != nil || r == nil || r.Own.State.Power == "" || r.Own.State.Power == stopped {

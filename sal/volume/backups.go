@@ -45,7 +45,7 @@ func (b backups) files() (all []fs.FileInfo, err error) {
 	return all, nil
 }
 
-// usage returns the size and number of all archives, including those being written.
+// usage returns the size and number of all archives, including archives that are being written.
 func (b backups) usage() (bytes int64, count int, err error) {
 	files, err := b.files()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type filling struct {
 	sizeGiB int64
 	into    func(ctx context.Context, r *record) error // creates the tree
-	resumes bool                                       // the next attempt resumes where this one failed
+	resumes bool                                       // the next attempt resumes where this attempt failed
 }
 
 // content returns the content of the new volume. It checks the size before anything is created, because not every disk

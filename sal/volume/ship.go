@@ -32,7 +32,7 @@ func (s shipment) snapshot() string { return hiddenMark + s.Edition }
 const maxShipments = 8
 
 // Ship implements sal.Shipper. It keeps the current content in a hidden snapshot. If s names a snapshot, it uses that
-// one, because a snapshot does not change.
+// snapshot, because a snapshot does not change.
 func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) {
 	r, err := findComplete(d.records(), s.Resource.Project, writ.Ref{Kind: s.Resource.Kind, Name: s.Resource.Name, UID: s.UID})
 	if err != nil {

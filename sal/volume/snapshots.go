@@ -64,7 +64,7 @@ func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome,
 	return j.outcome(ctx, r, writ.ChangeUpdated)
 }
 
-// visibleSnapshots returns the sorted snapshots of a volume, without those for shipments.
+// visibleSnapshots returns the sorted snapshots of a volume, without the snapshots for shipments.
 func visibleSnapshots(ctx context.Context, trees sal.Trees, volume writ.ResourceID) ([]string, error) {
 	all, err := trees.Snapshots(ctx, volume.HostName())
 	return slices.DeleteFunc(all, func(s string) bool { return strings.HasPrefix(s, hiddenMark) }), err
