@@ -50,7 +50,7 @@ func (k *clockStage) correct(ctx context.Context, c *clock.Clock) error {
 			break
 		}
 		pause := clock.AskAgain
-		// The second condition makes the pauses longer even if each failure differs from the one before.
+		// The second condition makes the pauses longer even if each failure differs from the previous failure.
 		if k.FailAgain(progress.StageClock, clock.NoAnswer(err, possible), goesOn) || round >= clock.Rounds {
 			pause = askSeldom
 		}

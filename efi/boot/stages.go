@@ -74,7 +74,7 @@ func (w *stages) plan(all stages) {
 	}
 }
 
-// at returns the stage with a name. An unplanned stage is inserted after the last reached one.
+// at returns the stage with a name. An unplanned stage is inserted after the last reached stage.
 func (w *stages) at(stage string) *startStage {
 	i := slices.IndexFunc(*w, func(s startStage) bool { return s.stage == stage })
 	if i < 0 {

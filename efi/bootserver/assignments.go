@@ -18,7 +18,7 @@ const serialWord = "serial="
 // ownWords prefixes settings whose values must differ between machines.
 var ownWords = []string{"writ.name=", "writ.address="}
 
-// Assignments holds the settings of single machines, in addition to the common ones. The text form has one line per
+// Assignments holds the settings of single machines, in addition to the common settings. The text form has one line per
 // machine: its name, followed by words of a kernel command line. Text after # is a comment.
 type Assignments struct {
 	order []string          // machine names
@@ -140,8 +140,8 @@ const (
 	AssignmentIgnored = "ignored" // the machine reported that it started with other settings
 )
 
-// assignmentState compares the assigned settings with those in the machine's script and in its reports. It returns ""
-// if the machine has no settings of its own.
+// assignmentState compares the assigned settings with the settings in the machine's script and in its reports. It
+// returns "" if the machine has no settings of its own.
 func (m *Machine) assignmentState(assigned string) string {
 	switch {
 	case assigned == "" && m.Given == "":

@@ -23,7 +23,7 @@ const (
 )
 
 // Machine is the progress of a machine, derived from requests under its hardware address. Requests are not
-// authenticated, so it is only a hint for people and never authorises a machine.
+// authenticated, so a Machine is only a hint for people and never authorises anything.
 type Machine struct {
 	MAC    string    `json:"mac"`
 	Step   string    `json:"step"` // the latest: StepScript, StepLoading, StepSent, or a stage of package progress

@@ -78,7 +78,7 @@ func uuid(b []byte) (id [16]byte) {
 func writeTable(out []byte, end int, digest []byte) {
 	le := binary.LittleEndian
 	last := len(out)/sector - 1
-	// Protective MBR: programs without GPT support see a full disk.
+	// Protective MBR: programs without GPT support treat the disk as full.
 	out[446+4] = 0xee
 	copy(out[446+1:], []byte{0, 2, 0})
 	copy(out[446+5:], []byte{0xff, 0xff, 0xff})

@@ -125,7 +125,7 @@ const StageModules = "modules"
 // Limit is the limit of a wait. The waiting code and the page use the same value, so they cannot differ.
 type Limit struct {
 	Most time.Duration // no limit if 0
-	Then string        // consequence of the limit, or the reason why there is no limit
+	Then string        // consequence of the limit, or the reason for a wait without a limit
 }
 
 // Wait is something that the machine currently waits for.

@@ -36,7 +36,7 @@ type Modules struct {
 
 // Firmware selects files below lib/firmware of packages.
 type Firmware struct {
-	// Modules reports whether to include existing files that modules of the image may request.
+	// Modules includes existing files that modules of the image may request.
 	Modules bool     `json:"modules,omitempty"`
 	Files   []string `json:"files,omitempty"` // patterns such as bnx2x/*.fw; a pattern without a match is an error
 }

@@ -56,7 +56,8 @@ func (r *resolvConf) forget(card int) {
 	maps.DeleteFunc(r.learned, func(from source, _ []netip.Addr) bool { return from.card == card })
 }
 
-// resolvers merges all nameservers without duplicates: first the configured ones, then the others by card index and way.
+// resolvers merges all nameservers without duplicates. The configured nameservers come first, then the learned
+// nameservers by card index and way.
 func resolvers(configured []netip.Addr, told map[source][]netip.Addr) []netip.Addr {
 	all := slices.Clone(configured)
 	for _, from := range slices.SortedFunc(maps.Keys(told),

@@ -15,7 +15,8 @@ import (
 type Settings struct {
 	Name string // name of the node; if "", derived from the address of the first network card
 
-	// Interface is the name or hardware address of the only card with VLAN, Addresses and Gateways; "" means every card.
+	// Interface is the name or hardware address of the only card that gets VLAN, Addresses and Gateways; "" means every
+	// card.
 	Interface   string
 	VLAN        int            // id of the VLAN that the card uses exclusively; 0 for none
 	Addresses   []netip.Prefix // IPv4 and IPv6; if set, the card requests no further addresses
