@@ -12,7 +12,8 @@ import (
 const maxAttribute = 64 << 10
 
 // EachAttribute calls visit for each extended attribute of an open file or directory that IsAttribute accepts. It loads
-// one value at a time, because the attributes of a file can exceed the memory.
+// one value at a time, because all values together may be larger than the memory. On a file system without extended
+// attributes, it does not call visit.
 func EachAttribute(f *os.File, visit func(name, value string) error) error {
 	n, err := unix.Flistxattr(int(f.Fd()), nil)
 	if n == 0 && err == nil || errors.Is(err, unix.ENOTSUP) {
@@ -42,7 +43,8 @@ func EachAttribute(f *os.File, visit func(name, value string) error) error {
 	return nil
 }
 
-// SetAttribute sets an attribute. It ignores file systems without attributes.
+// SetAttribute sets an extended attribute. It returns nil, without effect, on a file system without extended
+// attributes.
 func SetAttribute(f *os.File, name, value string) error {
 	err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
 	if errors.Is(err, unix.ENOTSUP) {

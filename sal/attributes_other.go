@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// EachAttribute visits no attributes: only Linux is supported.
+// EachAttribute visits no attributes: extended attributes are supported only on Linux.
 func EachAttribute(*os.File, func(name, value string) error) error { return nil }
 
-// SetAttribute ignores the attribute: only Linux is supported.
+// SetAttribute ignores the attribute: extended attributes are supported only on Linux.
 func SetAttribute(*os.File, string, string) error { return nil }
 
 // MakePipe returns errors.ErrUnsupported.

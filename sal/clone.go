@@ -33,7 +33,8 @@ func CopyFile(ctx context.Context, to, from *os.File) error {
 	return to.Truncate(info.Size())
 }
 
-// copyChunk is the number of bytes copied between two checks of the context: some milliseconds on a slow disk.
+// copyChunk is the number of bytes copied between two checks of the context. Even a slow disk copies it in
+// milliseconds.
 const copyChunk = 1 << 20
 
 func copyRange(ctx context.Context, to, from *os.File, start, end int64, far func(int64)) error {
@@ -43,7 +44,7 @@ func copyRange(ctx context.Context, to, from *os.File, start, end int64, far fun
 			return err
 		}
 		n, err := from.ReadAt(chunk[:min(copyChunk, end-at)], at)
-		if _, err := to.WriteAt(chunk[:n], at); err != nil { // copy_file_range would share blocks again
+		if _, err := to.WriteAt(chunk[:n], at); err != nil { // io.Copy would use copy_file_range, which may share blocks
 			return err
 		}
 		at += int64(n)

@@ -9,8 +9,8 @@ import (
 // noCopyOnWrite is FS_NOCOW_FL of linux/fs.h: writes go to the same blocks again, without checksums.
 const noCopyOnWrite = 0x00800000
 
-// share makes `to`, an empty file, share the blocks of `from`, and reports whether the disk supports this. The kernel
-// refuses if only one of the files is written in place, so share copies that flag first.
+// share makes the empty file `to` share all blocks of `from`. It returns false if the file system does not support
+// this. The kernel refuses if only one of the two files is written in place, so share first copies that flag to `to`.
 func share(to, from *os.File) bool {
 	if flags, err := unix.IoctlGetUint32(int(from.Fd()), unix.FS_IOC_GETFLAGS); err == nil {
 		setInPlace(to, flags&noCopyOnWrite != 0)
@@ -19,7 +19,8 @@ func share(to, from *os.File) bool {
 }
 
 // InPlace asks the file system to write files created in a directory in place. Disks of machines and databases need
-// this; btrfs fragments them otherwise. Call it on an empty directory. File systems without such a flag are ignored.
+// this; btrfs fragments them otherwise. Call it on an empty directory. InPlace has no effect on a file system without
+// such a flag.
 func InPlace(dir string) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -37,8 +38,8 @@ func setInPlace(f *os.File, on bool) {
 	_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags^noCopyOnWrite))
 }
 
-// Data returns the next range of data in a file of the given size at or after an offset. If only a hole is left, the
-// range is empty and at the end.
+// Data returns the next range of data in a file of the given size at or after an offset. If the rest of the file is a
+// hole, both start and end are size.
 func Data(f *os.File, at, size int64) (start, end int64) {
 	start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 	if err == unix.ENXIO {

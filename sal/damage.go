@@ -10,7 +10,7 @@ import (
 )
 
 // Damaged is a record that differs from the driver's last write, because the disk failed or an attacker or operator
-// changed the file. The driver then only removes the resource; other resources are not affected.
+// changed the file. The driver can then only remove the resource. It still manages its other resources.
 type Damaged struct {
 	Path     string          // path of the record file
 	HostName string          // host name of the resource, from the file name
@@ -29,15 +29,16 @@ func (d Damaged) Error() *writ.Error {
 		WithHint("delete the resource and create it again, or restore the file from a backup; until then, the node does not change the resource")
 }
 
-// Hides returns the error of a driver that cannot list the resources that use a volume or an image, because the damaged
-// record may be of such a resource. The call is not retried: only the operator can repair the record.
+// Hides returns the error of a driver that cannot list the users of a volume or an image, because the damaged record
+// may belong to a user. The call is not retried: only the operator can repair the record.
 func (d Damaged) Hides(kind writ.ResourceKind) *writ.Error {
 	damaged := d.Error()
 	return writ.Errorf(writ.CodeRecordDamaged, "the users of the %s are unknown: %s", kind, damaged.Message).
 		WithHint("delete the resource of the record, or restore the file from a backup; then try again")
 }
 
-// DamagedOf returns the records that may belong to a project: its own, and those without a readable owner.
+// DamagedOf returns the damaged records that may belong to a project: the records of its resources, and the records
+// whose resource is unreadable.
 func DamagedOf(project writ.ProjectID, damaged []Damaged) []Damaged {
 	var all []Damaged
 	for _, d := range damaged {
@@ -57,7 +58,8 @@ func DamagedOrphans(damaged []Damaged) []Orphan {
 	return all
 }
 
-// newDamaged returns a Damaged with the fields that text still contains.
+// newDamaged returns a Damaged for a record file with the content text. It sets Resource and UID only if text still
+// contains a resource that matches the file name.
 func newDamaged(path string, text []byte, why error) Damaged {
 	d := Damaged{Path: path, HostName: strings.TrimSuffix(filepath.Base(path), extension), Why: why}
 	resource, uid := readOwner(text)
@@ -67,8 +69,8 @@ func newDamaged(path string, text []byte, why error) Damaged {
 	return d
 }
 
-// readOwner returns the resource and UID of a record. They are at the beginning of the text, so a truncated record may
-// still have them.
+// readOwner returns the resource and UID of a record. Both are at the beginning of the text, so a truncated record may
+// still contain them.
 func readOwner(text []byte) (resource writ.ResourceID, uid writ.UID) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
@@ -94,9 +96,9 @@ func readOwner(text []byte) (resource writ.ResourceID, uid writ.UID) {
 	}
 }
 
-// GetToRemove is Get for a Remove operation, which must work in any state. For a damaged record, it returns a Lost
-// record with the resource and UID of the request. It returns RESOURCE_CONFLICT if the UID in the damaged record is
-// another one.
+// GetToRemove is Get for a Remove operation, which must also work if the record is damaged. For a damaged record, it
+// returns a Lost record with the resource and UID of the request. It returns RESOURCE_CONFLICT if the damaged record
+// contains another UID.
 func (s *Records[T]) GetToRemove(request Request) (*Record[T], error) {
 	r, damaged, err := s.get(request.Resource)
 	if err != nil || damaged == nil {

@@ -12,15 +12,16 @@ import (
 	"writ"
 )
 
-// handedMode is the mode of a volume's directory while a user owns its disk: the user's group may traverse it, but not
-// list it.
+// handedMode is the mode of a volume's directory while a user has access to the disk in it. The user's group may
+// traverse the directory, but not list it.
 const handedMode fs.FileMode = 0o710
 
-// HandDisk gives a user the disk in the directory of a volume, to write or only to read. The directory stays ours, that
-// is root's, so the user cannot replace the file. step is called before each change.
+// HandDisk gives a user access to the disk in the directory of a volume. The user then owns the disk, or may only read
+// it if readOnly is set. Root still owns the directory, so the user cannot replace the file. step is called before each
+// change. HandDisk returns the same errors as HandFile.
 //
-// The group and mode of the directory mark the disk as handed over. They are set first and reset last, so ReclaimDisk
-// can finish after an interruption at any point.
+// The group and mode of the directory mark the disk as handed over. HandDisk sets them first, and ReclaimDisk resets
+// them last. So ReclaimDisk can clean up after an interruption of either function at any point.
 func HandDisk(dir string, user uint32, readOnly bool, step func(string)) error {
 	f, err := openFile(filepath.Join(dir, DiskName))
 	if err != nil {
@@ -53,7 +54,7 @@ func HandDisk(dir string, user uint32, readOnly bool, step func(string)) error {
 	return handOver(f, owner, user, mode, step)
 }
 
-// HandPath lets a user, and no other, traverse a directory of ours.
+// HandPath allows one user to traverse a directory, which root then owns. It denies access to all other users.
 func HandPath(dir string, user uint32) error {
 	f, err := openDir(dir)
 	if err != nil {
@@ -63,8 +64,8 @@ func HandPath(dir string, user uint32) error {
 	return handOver(f, 0, user, handedMode, noStep)
 }
 
-// ReclaimPath makes a directory ours and closes it to all other users, and so everything below it. It undoes HandPath.
-// step is called before each change.
+// ReclaimPath undoes HandPath: it gives a directory back to the user of this process, with mode 0700. Other users then
+// cannot reach anything below the directory. step is called before each change.
 func ReclaimPath(dir string, step func(string)) error {
 	f, err := openDir(dir)
 	if err != nil {
@@ -74,8 +75,9 @@ func ReclaimPath(dir string, step func(string)) error {
 	return takeBack(f, uint32(os.Getuid()), uint32(os.Getgid()), 0o700, step)
 }
 
-// HandFile gives a file to a user. It refuses a file with a second hard link, which may belong to another user, unless
-// the user owns the file already.
+// HandFile sets the owner, group and mode of a file. It returns RESOURCE_CONFLICT if the file is not regular, or if it
+// has a second hard link, which may belong to another user. A second hard link is accepted if the file already has this
+// owner and group.
 func HandFile(path string, owner, group uint32, mode fs.FileMode) error {
 	f, err := openFile(path)
 	if err != nil {
@@ -114,7 +116,7 @@ func stat(f *os.File) (fs.FileInfo, syscall.Stat_t, error) {
 }
 
 // checkExclusive returns an error if f is not a regular file, or if it may belong to another user under a second name.
-// A file that already belongs to the user may have any number of names: the user made them.
+// If the file already has this owner and group, it may have any number of hard links, because the user created them.
 func checkExclusive(f *os.File, owner, group uint32) error {
 	info, s, err := stat(f)
 	switch {
@@ -186,9 +188,9 @@ func takeBack(f *os.File, owner, group uint32, mode fs.FileMode, step func(strin
 	return f.Chmod(mode)
 }
 
-// ReclaimDisk undoes HandDisk in a directory or in a copy of it, also after HandDisk or ReclaimDisk was interrupted.
-// Hard links that the user made then lead to a file of ours. A directory that was not handed over stays unchanged. step
-// is called before each change.
+// ReclaimDisk undoes HandDisk in a directory or in a copy of it, even if HandDisk or ReclaimDisk was interrupted. Hard
+// links that the user created then refer to a file that root owns. ReclaimDisk does not change a directory that was not
+// handed over. step is called before each change.
 func ReclaimDisk(dir string, step func(string)) error {
 	path := filepath.Join(dir, DiskName)
 	top, err := os.Lstat(dir)
@@ -221,10 +223,10 @@ func ReclaimDisk(dir string, step func(string)) error {
 	return takeBack(d, 0, 0, 0o755, step)
 }
 
-// isHandedOver reports, from the mode and group of its directory, whether a disk was handed to a user or was about to
-// be. Until the disk gets the group of the directory, it is ours. If the directory has handedMode but no user's group,
-// HandDisk or ReclaimDisk was interrupted between these two changes; the disk is then ours and private. Any other
-// directory belongs to a container.
+// isHandedOver reports whether HandDisk has finished or at least begun for a disk. The mode and group of the directory
+// show this. Until the disk gets the group of the directory, root owns the disk. If the directory has handedMode and
+// the group of root, HandDisk or ReclaimDisk was interrupted between its changes of mode and group. Only root then has
+// access to the disk. In any other state, the directory was not handed over, because a container uses it.
 func isHandedOver(dir, disk fs.FileInfo) bool {
 	d, okD := dir.Sys().(*syscall.Stat_t)
 	f, okF := disk.Sys().(*syscall.Stat_t)
@@ -238,8 +240,9 @@ func isHandedOver(dir, disk fs.FileInfo) bool {
 	return ours || f.Gid == d.Gid
 }
 
-// HandTree gives a directory and its content to a user. The tree must not be in use. It refuses a file with a second
-// hard link, which may belong to another user, unless the user owns the file already. Symbolic links are not followed.
+// HandTree gives a directory and its content to a user, and sets the mode of the directory to 0700. No process may use
+// the tree during the call. HandTree returns RESOURCE_CONFLICT for a file with a second hard link, which may belong to
+// another user, unless the user owns the file already. It does not follow symbolic links.
 func HandTree(dir string, user uint32) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -43,7 +43,7 @@ func MakeDir(path string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// FileNames returns the sorted names in a directory. A missing directory is empty.
+// FileNames returns the sorted names in a directory. For a missing directory, it returns no names and no error.
 func FileNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,8 @@ func SyncDir(path string) error {
 	return d.Sync()
 }
 
-// WriteFile writes a file in one step that survives a power cut. It makes the directory if it is missing.
+// WriteFile replaces or creates a file atomically, and syncs it, so that it survives a power cut. It creates the
+// directory if it is missing.
 //
 //failpoint:none the caller names the write
 func WriteFile(path string, mode fs.FileMode, text []byte) error {

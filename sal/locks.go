@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Locks is a set of mutexes with names. A mutex without users is deleted, because scripts choose the names. The zero
-// value is ready to use.
+// Locks is a set of mutexes with names. A mutex without users is deleted, because scripts choose the names, and their
+// number is unlimited. The zero value is ready to use.
 type Locks struct {
 	mu  sync.Mutex // guards all, and the users of each lock
 	all map[string]*namedLock

@@ -64,7 +64,7 @@ type Volumes interface {
 	Volume(ctx context.Context, project writ.ProjectID, volume writ.Ref) (Volume, error)
 }
 
-// Volume is a directory that outlives its users.
+// Volume is a directory that outlives the resources that use it.
 type Volume struct {
 	UID     writ.UID
 	Dir     string // absolute path
@@ -104,7 +104,7 @@ func Idle(ctx context.Context, volume Owner, all []Users) error {
 	})
 }
 
-// firstObjection returns the first error that object returns for a user of a volume.
+// firstObjection calls `object` for each user of a volume and returns its first error.
 func firstObjection(ctx context.Context, volume Owner, all []Users, object func(User) error) error {
 	for _, some := range all {
 		users, err := some.Users(ctx, volume.UID)
@@ -148,8 +148,9 @@ func (o Owner) Means(project writ.ProjectID, given writ.Ref) bool {
 	return o.Resource.Project == project && o.Resource.Name == given.Name && (given.UID == "" || given.UID == o.UID)
 }
 
-// UsersOfImage returns the resources whose records refer to an image, sorted by UID. Resources of other projects cannot
-// use the image, so their records, damaged or not, are ignored.
+// UsersOfImage returns the resources whose records refer to an image, sorted by UID. `uses` reports whether a record
+// refers to it. A damaged record of the project, or of an unknown project, results in RECORD_DAMAGED. Records of other
+// projects are ignored, because their resources cannot use the image.
 func (rs *Records[T]) UsersOfImage(image Owner, uses func(*Record[T]) (bool, error)) ([]Owner, error) {
 	records, damaged, err := rs.List()
 	if err != nil {
@@ -203,7 +204,7 @@ type Trees interface {
 	// Room returns QUOTA_EXCEEDED, with the sizes, if a tree with this bound would exceed the project's share of the
 	// disk. Make and Copy check the same before they create anything. Trees under construction are included.
 	Room(ctx context.Context, name string, bound Bound) error
-	// Make creates a tree, or grows it to a bound, and returns its directory. It never shrinks a tree.
+	// Make creates a tree, or raises its limit to the bound, and returns its directory. It never lowers the limit.
 	Make(ctx context.Context, name string, bound Bound) (dir string, err error)
 	// Copy creates a tree with the content of the tree `from`, or of one of its snapshots if snapshot is not empty. The
 	// tree must not exist. If Copy fails, the caller must remove the unfinished tree.
@@ -243,22 +244,23 @@ type Bound struct {
 
 // Networks provides the networks on this host.
 type Networks interface {
-	// Taps creates a tap on each network for a machine, in order, with its packet filter. It returns RESOURCE_UNKNOWN
-	// with the name of a missing network.
+	// Taps creates one tap with a packet filter on each network for a machine, and returns the ports in the same order.
+	// If a network is missing, it returns RESOURCE_UNKNOWN with the name of that network.
 	Taps(ctx context.Context, owner Owner, networks []writ.Ref) ([]Port, error)
-	// Namespace creates a network namespace with a configured interface on each network, in order. Without networks,
-	// the namespace has only a loopback interface. It returns the path of the namespace's file.
+	// Namespace creates a network namespace with a configured interface on each network. It returns the path of the
+	// namespace's file, and the ports in the order of the networks. Without networks, the namespace has only a loopback
+	// interface.
 	Namespace(ctx context.Context, owner Owner, networks []writ.Ref) (path string, ports []Port, err error)
 	// Release removes all taps, namespaces, addresses and rules of an owner. An owner without any is not an error.
 	Release(ctx context.Context, owner Owner) error
-	// Owners returns all owners of taps or namespaces, sorted by UID, including those of other drivers.
+	// Owners returns all owners of taps or namespaces, sorted by UID, including the resources of other drivers.
 	Owners(ctx context.Context) ([]Owner, error)
 }
 
 // Traffic is an optional interface of Networks that counts the traffic of owners.
 type Traffic interface {
-	// Traffic returns the bytes that an owner received and sent through its ports since they were created, zero without
-	// ports.
+	// Traffic returns the bytes that an owner received and sent through its ports since the ports were created. Both are
+	// zero for an owner without ports.
 	Traffic(ctx context.Context, owner Owner) (received, sent int64, err error)
 }
 

@@ -39,13 +39,14 @@ type Load struct {
 	Running  bool
 	CPU      time.Duration // processor time since the start of the processes; a restart resets it
 	Memory   int64         // bytes in use, without caches of files that the kernel can drop
-	Restarts int64         // by the driver, because the process had ended; it restarts at 0 with a new resource
+	Restarts int64         // how often the driver restarted an ended process of this resource
 }
 
 // Networked is a driver that reports the state of the host's networks.
 type Networked interface {
 	Driver
-	// Network returns the state that it can determine quickly. The Detail of the overlay names the unknown parts.
+	// Network returns the state that it can determine quickly. The Detail field of the overlay names the parts that it
+	// could not determine.
 	Network(ctx context.Context) (writ.NodeNetwork, error)
 }
 
@@ -69,8 +70,8 @@ type Process interface {
 // on another node meanwhile.
 const FenceGrace = 5 * time.Second
 
-// Fencing is a driver whose resources run. A node that its datacenter gave up permanently fences all its resources,
-// because the datacenter may have created them again on another node.
+// Fencing is a driver whose resources have processes. A node that its datacenter has given up permanently fences all
+// its resources, because the datacenter may have created them again on another node.
 type Fencing interface {
 	Driver
 	// Fence stops the processes of a resource, even in the middle of an operation, and prevents Keep from starting them
@@ -82,8 +83,8 @@ type Fencing interface {
 // Logging is a driver whose resources write logs.
 type Logging interface {
 	Driver
-	// Written reports whether a Look at the resource's log would return text after a position; "" is the beginning. It
-	// is cheap and read-only, and may be called at any time, even during an operation on the resource.
+	// Written reports whether the log of a resource has text after a position that a Look operation returned; "" is the
+	// beginning. It is cheap and read-only, and may be called at any time, even during an operation on the resource.
 	Written(ctx context.Context, resource writ.ResourceID, after string) (bool, error)
 }
 

@@ -17,23 +17,23 @@ type Publishing interface{ Publisher() Publisher }
 
 // Publisher publishes ports of owners on the node.
 type Publisher interface {
-	// Publish makes ports of the node lead to the namespace or taps of an owner, and withdraws its earlier ports. The
-	// owner must have a namespace or taps. Publish returns PORT_CLOSED or PORT_TAKEN, without a change, if one of the
-	// ports is unavailable. It keeps the readiness of the owner, which is NotReady at first.
+	// Publish makes ports of the node lead to the namespace or taps of an owner, which must exist. It withdraws all other
+	// published ports of the owner. If one of the ports is unavailable, Publish changes nothing and returns PORT_CLOSED
+	// or PORT_TAKEN. The readiness of the owner stays unchanged; it is NotReady before the first call of SetReadiness.
 	Publish(ctx context.Context, owner Owner, ports []catalog.Publish) ([]catalog.Published, error)
-	// Move publishes ports for an owner. It takes them from an earlier owner, and withdraws the other ports of the earlier
-	// owner. A new connection always leads to one of the two. Open connections to the earlier owner continue until it is
-	// released. The new owner is Ready. If the earlier owner has been released, Move is Publish. The error is as for
-	// Publish.
+	// Move publishes ports for the owner `to`, even if the owner `from` publishes them now, and withdraws all other ports
+	// of `from`. At any time, a new connection reaches one of the two owners. Open connections to `from` continue until
+	// `from` is released. The readiness of `to` becomes Ready. If `from` has been released, Move does the same as
+	// Publish. Move returns the same errors as Publish.
 	Move(ctx context.Context, from, to Owner, ports []catalog.Publish) ([]catalog.Published, error)
 	// SetReadiness sets the readiness of an owner for its shared ports. It has no effect without shared ports. Open
 	// connections are unaffected.
 	SetReadiness(ctx context.Context, owner Owner, readiness Readiness) error
-	// Connections returns the number of open TCP connections that came through published ports of an owner, also after
-	// they moved to another one.
+	// Connections returns the number of open TCP connections that reached an owner through its published ports. It
+	// includes connections through ports that have been moved to another owner since then.
 	Connections(ctx context.Context, owner Owner) (int, error)
-	// Keep repairs the published ports of an owner and returns the ports and the drift. An owner without any is
-	// not an error.
+	// Keep repairs the published ports of an owner and returns the ports and the drift. An owner without published ports
+	// is not an error.
 	Keep(ctx context.Context, owner Owner) ([]catalog.Published, []Drift, error)
 }
 
@@ -42,12 +42,12 @@ type Readiness string
 
 // Values of Readiness.
 const (
-	NotReady Readiness = ""         // none
-	Doubtful Readiness = "doubtful" // an equal part, while no owner with the same port is Ready
-	Ready    Readiness = "ready"    // an equal part, together with the other owners that are Ready
+	NotReady Readiness = ""         // no new connections
+	Doubtful Readiness = "doubtful" // an equal share, while no owner of the same port is Ready
+	Ready    Readiness = "ready"    // an equal share, together with all other owners of the port that are Ready
 )
 
-// Claim is a port of the node that a resource has.
+// Claim is a port of the node that a resource reserves.
 type Claim struct {
 	Protocol string `json:"protocol"`
 	Port     int64  `json:"port"`
@@ -56,7 +56,7 @@ type Claim struct {
 	Share    string `json:"share,omitempty"`  // as in catalog.Publish
 }
 
-// At reports whether two claims are to the same port.
+// At reports whether two claims are for the same port and protocol.
 func (c Claim) At(other Claim) bool { return c.Protocol == other.Protocol && c.Port == other.Port }
 
 // SharesWith reports whether two claims of one project share a port.
@@ -64,7 +64,8 @@ func (c Claim) SharesWith(other Claim) bool {
 	return c.At(other) && c.Share != "" && c.Share == other.Share
 }
 
-// User describes the owner of a claim to a project, in a sentence as for Claims.Taken.
+// User returns a sentence about the owner of a claim, in the form that Claims.Taken requires. It names the owner only
+// if the project `asks` owns it.
 func (c Claim) User(owner writ.ResourceID, asks writ.ProjectID) string {
 	switch {
 	case owner.Project != asks:
@@ -75,7 +76,7 @@ func (c Claim) User(owner writ.ResourceID, asks writ.ProjectID) string {
 	return owner.String() + " publishes it"
 }
 
-// Shared returns the claims to shared ports.
+// Shared returns the claims for shared ports.
 func Shared(claims []Claim) []Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c Claim) bool { return c.Share == "" })
 }
@@ -88,8 +89,9 @@ type Claims struct {
 	Taken func(Claim) string
 }
 
-// Choose returns the ports for a resource that asks for `wanted` and has `had`. A port 0 stays the port that was chosen
-// before.
+// Choose returns the claims, sorted by port, for a resource that requests the ports `wanted` and now has the claims
+// `had`. For port 0, it keeps the port that it chose earlier, if that port is still open and free. It returns
+// PORT_CLOSED or PORT_TAKEN if a port is unavailable, and ARGUMENTS_INVALID if two entries of wanted conflict.
 func (c Claims) Choose(wanted []catalog.Publish, had []Claim) ([]Claim, error) {
 	var all []Claim
 	has := func(c Claim) bool { return slices.ContainsFunc(all, c.At) }
@@ -135,12 +137,12 @@ func (c Claims) Choose(wanted []catalog.Publish, had []Claim) ([]Claim, error) {
 	return all, nil
 }
 
-// isChosen reports whether a port was chosen for a wish before.
+// isChosen reports whether Choose selected a port earlier for the same request for port 0.
 func isChosen(had []Claim, w catalog.Publish, port int64) bool {
 	return slices.Contains(had, Claim{Protocol: w.Protocol, Port: port, To: w.To, Chosen: true})
 }
 
-// require returns an error if the resource cannot have a port.
+// require returns PORT_CLOSED or PORT_TAKEN if the claimed port is unavailable.
 func (c Claims) require(claim Claim) error {
 	if len(c.Open.At(claim.Port)) == 0 {
 		return writ.Errorf(writ.CodePortClosed, "port %d is not open on this node", claim.Port).
@@ -169,7 +171,8 @@ func OpenHint(open []string) string {
 	return fmt.Sprintf("the node opens %s; its operator opens more ports with `writ runner --publish`", strings.Join(open, " and "))
 }
 
-// Published returns the ports as operations report them: at each address that opens them.
+// Published returns the claims in the form that operations return: one entry for each address of the node that opens
+// the port.
 func (c Claims) Published(claims []Claim) []catalog.Published {
 	var all []catalog.Published
 	for _, claim := range claims {

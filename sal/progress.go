@@ -8,15 +8,15 @@ import (
 // listener is the context key of the progress function.
 type listener struct{}
 
-// Telling returns a context for copies of large files, which then report their progress to the function `tell`. The
-// text is for display only.
+// Telling returns a context that makes copies of large files report their progress to the function `tell`. The text is
+// for display only.
 func Telling(ctx context.Context, tell func(text string)) context.Context {
 	return context.WithValue(ctx, listener{}, tell)
 }
 
-// Far returns a function that takes the number of bytes done so far. It reports progress to the function set by
-// Telling: at each hundredth of total, but at most every 64 MiB. A total of 0 means unknown. `doing` is a participle:
-// "copied".
+// Far returns a function that takes the number of bytes done so far. The returned function reports progress to the
+// function set by Telling: at each hundredth of total, but at most once per 64 MiB. A total of 0 means unknown. `doing`
+// is a participle: "copied".
 func Far(ctx context.Context, doing string, total int64) func(done int64) {
 	tell, _ := ctx.Value(listener{}).(func(string))
 	if tell == nil {

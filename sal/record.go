@@ -107,7 +107,7 @@ func Unknown(resource writ.ResourceID) error {
 	return writ.Errorf(writ.CodeResourceUnknown, "this node has no %s", resource)
 }
 
-// Spec is a map of values that survives JSON: numbers return as int64.
+// Spec is a map of values that keeps integers when it is encoded as JSON and decoded: numbers decode as int64.
 type Spec map[string]any
 
 // UnmarshalJSON decodes the output of encoding/json.
@@ -152,15 +152,15 @@ func integers(v any) (any, error) {
 // has returned. Drivers call Put before the first side effect. Different resources may be used concurrently.
 type Records[T any] struct {
 	Dir string // created when needed
-	// Step is called before every single change of the directory; tests stop the driver there. It may be nil.
+	// Step is called before every single change of the directory, so that tests can stop the driver there. It may be nil.
 	Step func(name string)
 }
 
 // extension is the extension of record files.
 const extension = ".json"
 
-// Get returns the record of a resource, or nil if it does not exist. It returns RECORD_DAMAGED if the record cannot be
-// read.
+// Get returns the record of a resource, or nil if the record does not exist. It returns RECORD_DAMAGED if the record
+// cannot be read, and RESOURCE_CONFLICT if the file belongs to a resource of another project.
 func (s *Records[T]) Get(resource writ.ResourceID) (*Record[T], error) {
 	r, damaged, err := s.get(resource)
 	if damaged != nil {
@@ -233,8 +233,8 @@ func (s *Records[T]) Remove(resource writ.ResourceID) error {
 	return nil
 }
 
-// List returns all readable records, sorted by project, kind and name, and the damaged ones. A caller for which a
-// missing record is dangerous must check both.
+// List returns all readable records, sorted by project, kind and name, and the damaged ones. A caller that must not
+// miss a resource has to check both.
 func (s *Records[T]) List() (all []*Record[T], damaged []Damaged, err error) {
 	names, err := FileNames(s.Dir)
 	if err != nil {
@@ -259,8 +259,8 @@ func (s *Records[T]) List() (all []*Record[T], damaged []Damaged, err error) {
 	return all, damaged, nil
 }
 
-// Resources returns every resource with a record, finished or not, sorted. It includes damaged records that still name
-// their resource, so that Keep reports the damage.
+// Resources returns every resource with a record, finished or not, sorted. It includes the resources of damaged records
+// that are still readable, so that Keep reports the damage.
 func (s *Records[T]) Resources(ctx context.Context) ([]writ.ResourceID, error) {
 	records, damaged, err := s.List()
 	if err != nil {

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Pauses sets the pauses before the restarts of a process that keeps ending: none before the first Free restarts, then
-// First, which doubles up to Longest. After the process ran for longer than Steady, they start again.
+// Pauses configures the pauses before the restarts of a process that ends repeatedly. The first Free restarts have no
+// pause. The next pause is First, and each further pause is twice the previous one, up to Longest. After the process
+// has run for longer than Steady, the sequence starts again.
 type Pauses struct {
 	Free                   int
 	First, Longest, Steady time.Duration
 }
 
-// before returns the pause before a restart, given the number of earlier ones.
+// before returns the pause before a restart. count is the number of earlier restarts.
 func (p Pauses) before(count int) time.Duration {
 	if count < p.Free {
 		return 0
@@ -20,17 +21,17 @@ func (p Pauses) before(count int) time.Duration {
 	return min(p.First<<min(count-p.Free, 20), p.Longest)
 }
 
-// Restarts schedules the restarts of processes by the host names of their resources. It is only in memory: a restart of
-// the runner resets the pauses. The zero value is empty.
+// Restarts schedules the restarts of processes by the host names of their resources. It is held only in memory, so a
+// restart of the runner resets the pauses. The zero value is empty.
 type Restarts struct {
 	mu    sync.Mutex
 	names map[string]restart
 }
 
 type restart struct {
-	count int       // restarts that were due since the last steady run
-	due   time.Time // of the next restart; zero while the process runs
-	began time.Time // last start after an end
+	count int       // restarts scheduled since the process last ran for longer than Pauses.Steady
+	due   time.Time // time of the next restart; zero while the process runs
+	began time.Time // time of the last restart
 }
 
 // Due returns the time of the next restart of a process that has ended. The pause begins at the first call after the
@@ -54,7 +55,7 @@ func (s *Restarts) Due(name string, p Pauses) time.Time {
 	return r.due
 }
 
-// Began records a start.
+// Began records that the process was started, so that no restart is scheduled.
 func (s *Restarts) Began(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +64,7 @@ func (s *Restarts) Began(name string) {
 	}
 }
 
-// Pause returns the remaining pause before a restart, at least one millisecond, or 0 if no restart is due.
+// Pause returns the remaining pause before a restart, at least one millisecond, or 0 if no restart is scheduled.
 func (s *Restarts) Pause(name string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// Ended is the result of a program that runs once for a call.
+// Ended is the result of a program that a call runs once.
 type Ended struct {
 	Exit   writ.Exit `json:"exit"`
 	Stdout string    `json:"stdout,omitempty"` // the end of its output, without secrets
@@ -50,8 +50,9 @@ func keyOf(resource writ.ResourceID, uid writ.UID) writ.ResourceID {
 	return writ.ResourceID{Project: resource.Project, Kind: resource.Kind, Name: string(uid)}
 }
 
-// Find returns the result of a call. It returns nil if the program may be run, because it was never run or an earlier
-// failure is known, and then deletes an earlier result.
+// Find returns the stored result of a call, or nil if the program may run. The program may run if no result is stored,
+// or if the supervisor knows the failure that the result reports. It may also run if the outcome is unknown and the
+// call is Repeatable. Find then deletes the stored result.
 func (s *Results) Find(request Request) (*Ended, error) {
 	r, err := s.records().Get(keyOf(request.Resource, request.UID))
 	if err != nil || r == nil {
@@ -64,7 +65,7 @@ func (s *Results) Find(request Request) (*Ended, error) {
 	return &r.Own, nil
 }
 
-// MarkReturned records that the attempt of a request returns the result, unless an earlier one has.
+// MarkReturned records that the attempt of a request returns the result, unless it has recorded an earlier attempt.
 func (s *Results) MarkReturned(request Request, e *Ended) error {
 	if e.Returned != 0 {
 		return nil
@@ -93,8 +94,8 @@ func (s *Results) Remove(request Request) error {
 	return s.records().Remove(keyOf(request.Resource, request.UID))
 }
 
-// Prune deletes results that no job can ask for any more. The clock of the node may be wrong, so a job with the given
-// history limits the time that has certainly passed.
+// Prune deletes results that no job can request any more. The clock of the node may be fast. So Prune uses
+// newest.Until, which a job that has just arrived contains, if it is earlier than now.
 func (s *Results) Prune(now time.Time, newest CallHistory) error {
 	if newest.Until.Before(now) {
 		now = newest.Until
@@ -113,7 +114,8 @@ func (s *Results) Prune(now time.Time, newest CallHistory) error {
 	return nil
 }
 
-// Outcome returns the outcome of container.run.
+// Outcome converts the result to the outcome of container.run. It returns OUTCOME_UNKNOWN if the outcome is unknown. It
+// returns PROGRAM_FAILED if the exit code is not 0, unless the arguments set check to false.
 func (e *Ended) Outcome(request Request, simulated bool) (Outcome, error) {
 	args, _ := request.Args.(*catalog.ContainerRun)
 	switch {
@@ -132,10 +134,11 @@ func (e *Ended) Outcome(request Request, simulated bool) (Outcome, error) {
 	})}, nil
 }
 
-// maxSaid limits the output in a message, in bytes.
+// maxSaid limits the part of a program's output that an error message contains, in bytes.
 const maxSaid = 1 << 10
 
-// said returns the end of the error output for a message, or the end of the other output if the error output is empty.
+// said returns the end of the program's error output for a message, or the end of its standard output if the error
+// output is empty.
 func (e *Ended) said() string {
 	for _, output := range []struct{ name, text string }{{"error output", e.Stderr}, {"output", e.Stdout}} {
 		if text := strings.TrimSpace(output.text); text != "" {

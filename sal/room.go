@@ -16,8 +16,8 @@ func RoomForSnapshot(resource writ.ResourceID, word string, have int) error {
 }
 
 // RoomForResource returns QUOTA_EXCEEDED if the project already has `most` other resources of this kind on the node.
-// `records` are those of all resources of the kind. It is for kinds that use no CPUs, memory or disk size: the capacity
-// of the node limits the others.
+// `records` contains the records of all resources of the kind. Only kinds without CPUs, memory and disk size need this
+// limit: the capacity of the node limits the other kinds.
 func RoomForResource[O any](resource writ.ResourceID, records []*Record[O], most int) error {
 	have := 0
 	for _, r := range records {

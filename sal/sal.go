@@ -1,5 +1,5 @@
 // Package sal is the contract between a runner and the drivers that change the host. Every driver keeps the same
-// promises, independently of the tool that it uses. The package does not know callers, queues or retries. The
+// promises, independently of the tool that it uses. The package is independent of callers, queues and retries. The
 // conformance suite for drivers is sal/saltest.
 package sal
 
@@ -33,12 +33,13 @@ type Request struct {
 // of the request identifies the call.
 type CallHistory struct {
 	Attempt int // number of the attempt, from 1
-	// Known is the number of an earlier attempt. The supervisor knew the failures of all attempts up to this one before it
-	// decided on this attempt. So the operation may be executed again if one of these attempts returned the failure.
+	// Known is the number of an earlier attempt. When the supervisor started the current attempt, it knew the failures of
+	// all attempts up to Known. So the operation may be executed again if one of these attempts returned the result of
+	// the last execution.
 	Known int
 	// Repeatable means that the operation may be executed again if the outcome of an execution is unknown.
 	Repeatable bool
-	Until      time.Time // no job of the call arrives later
+	Until      time.Time // no job of the call arrives after this time
 }
 
 // Number returns the number of the attempt, 1 if it is unset.
@@ -58,7 +59,7 @@ type Outcome struct {
 type Observation struct {
 	Exists bool
 	UID    writ.UID
-	State  string         // word of the driver, like "running"; catalog.Gone if only its record is left
+	State  string         // a word that the driver chooses, like "running"; catalog.Gone if only the record exists
 	Values map[string]any // as in Outcome
 }
 
@@ -76,26 +77,26 @@ type Observation struct {
 // execution: see Results. After a crash, a repeated call continues the interrupted execution. At its end, the resource
 // does not exist.
 //
-// A resource has one UID for life. An operation with another UID fails with RESOURCE_CONFLICT, also a Remove: the
-// resource belongs to another creator. Remove of a missing resource succeeds with ChangeUnchanged. Alter and Look of a
+// A resource has one UID for life. An operation with another UID, even a Remove, fails with RESOURCE_CONFLICT, because
+// another call created the resource. Remove of a missing resource succeeds with ChangeUnchanged. Alter and Look of a
 // missing resource fail with RESOURCE_UNKNOWN, and so does any operation with a handle or name of a missing resource
 // among its arguments. Look returns ChangeNone.
 //
-// A catalog.Text among the arguments may be a secret. Its value is for the tool only: a driver reveals it where it
-// passes it to the tool, and never records, logs, returns or derives anything from it. Records hold its name and
-// version, so another version is a change.
+// A catalog.Text among the arguments may be a secret. Only the tool may get its value: a driver reveals the value when
+// it calls the tool. The driver never records, logs or returns the value or anything derived from it. Records contain
+// the name and version of the secret, so another version counts as a change.
 //
 // Operations on different resources may run concurrently; the runner serialises the operations on one resource. When
-// ctx ends, the driver stops soon and returns an error; the operation can be repeated. Errors are *writ.Error with a
-// code of the table; any other error counts as INTERNAL.
+// ctx ends, the driver stops soon and returns an error; the operation can be repeated. Errors are of type *writ.Error;
+// any other error counts as INTERNAL.
 type Driver interface {
 	// Describe returns the module and name of the driver, and whether it only simulates.
 	Describe() writ.NodeDriver
 	// Do executes the operation.
 	Do(ctx context.Context, request Request) (Outcome, error)
-	// Observe inspects one resource without changing it. A missing resource is not an error. If the driver cannot
-	// determine only the state, Observe returns an error and an observation with catalog.Unclear.
+	// Observe inspects one resource without changing it. A missing resource is not an error. If only the state of the
+	// resource cannot be determined, Observe returns an error and an observation with the state catalog.Unclear.
 	Observe(ctx context.Context, resource writ.ResourceID) (Observation, error)
-	// List returns every resource that the driver finds on this host, including those it did not create.
+	// List returns every resource that the driver finds on this host, including resources that it did not create.
 	List(ctx context.Context) ([]writ.ResourceID, error)
 }

@@ -12,8 +12,8 @@ import (
 	"writ"
 )
 
-// maxWalkMemory limits the names that one walk holds at a time, in bytes. It is enough for about three million files in
-// one directory.
+// maxWalkMemory limits the memory, in bytes, for the names that one walk holds at a time. It is enough for about three
+// million files in one directory.
 const maxWalkMemory = 256 << 20
 
 // Walk walks through a directory tree whose names and shape an attacker may have chosen. It visits a directory before
@@ -37,8 +37,8 @@ func (w *Walk) Run(ctx context.Context) error {
 	return w.visit(ctx, ".", info)
 }
 
-// Hold counts memory that a visitor keeps until the end of the walk. It returns QUOTA_EXCEEDED above the limit of a
-// walk.
+// Hold adds memory that a visitor keeps until the end of the walk. It returns QUOTA_EXCEEDED if the walk then holds
+// more than maxWalkMemory.
 func (w *Walk) Hold(bytes int64) error {
 	w.held += bytes
 	if w.held > maxWalkMemory {
