@@ -1,6 +1,6 @@
-// Package logfile reads the output of a resource as one numbered stream, while it is written and rotated: a driver's
-// program writes a file, PutAside starts another one, and readers keep their position. It replaces secrets. It does not
-// know drivers, and the writers choose when to rotate.
+// Package logfile reads the output of a resource as one numbered stream, while it is written and rotated. A driver's
+// program writes a file, PutAside starts another file, and the positions of readers stay valid. The package replaces
+// secrets in the text that it returns. It is independent of drivers, and the writers decide when to rotate.
 package logfile
 
 import (
@@ -21,21 +21,22 @@ import (
 )
 
 // Log reads the log files of a resource. The file Path is being written. A file Path.N-M is an earlier file, renamed by
-// PutAside: bytes N to M of the whole log. So every byte keeps its number, even after files are renamed or removed, or
-// the space of old bytes is freed by a hole in the file.
+// PutAside. It contains the bytes N to M of the whole log. So every byte keeps its number, even after files are renamed
+// or removed, or the space of old bytes is freed by a hole in the file.
 type Log struct {
 	Path string
-	// Stream distinguishes the log from all others, including the log of an earlier resource with the same name. A
-	// position of another stream is invalid here.
+	// Stream distinguishes the log from all others, including the log of an earlier resource with the same name. Part
+	// treats a position of another stream as lost.
 	Stream string
 	// Secrets are replaced in parts of the log. A part never begins or ends inside a secret.
 	Secrets Secrets
 }
 
-// maxPart limits a part of a log, in bytes. The whole result may have 64 KiB.
+// maxPart limits the text of one part of a log, in bytes. The whole result of an operation may have 64 KiB.
 const maxPart = 48 << 10
 
-// Part reads a part of the log. A log without files is empty.
+// Part reads the part of the log after want.After, or the last lines if want.After is empty. If the position is
+// unknown, it reads from the beginning and sets Lost. A log without files is empty.
 func (l *Log) Part(want *catalog.LogPart) (catalog.LogText, error) {
 	v, err := l.open()
 	if err != nil {
@@ -61,13 +62,14 @@ func (l *Log) Part(want *catalog.LogPart) (catalog.LogText, error) {
 	return part, err
 }
 
-// Written reports whether Part would return text after a position; "" is the beginning.
+// Written reports whether Part would return text after a position. The position "" means the beginning.
 func (l *Log) Written(after string) (bool, error) {
 	part, err := l.Part(&catalog.LogPart{After: cmp.Or(after, l.position(0)), Lines: 1, MaxKiB: 1})
 	return part.Text != "" || part.Lost || part.Next != after && after != "", err
 }
 
-// End returns the last bytes of the log, at most `most`, with secrets replaced. The writer must have ended.
+// End returns the last bytes of the log, at most `most`, with secrets replaced. The program that writes the log must
+// have ended.
 func (l *Log) End(most int64) (string, error) {
 	v, err := l.open()
 	if err != nil {
@@ -93,7 +95,7 @@ func (l *Log) End(most int64) (string, error) {
 	return told, nil
 }
 
-// stream returns the form of Stream that positions contain.
+// stream returns a short hash of Stream, which positions contain.
 func (l *Log) stream() string {
 	sum := sha256.Sum256([]byte("log\x00" + l.Stream))
 	return fmt.Sprintf("%x", sum[:6])
@@ -101,7 +103,7 @@ func (l *Log) stream() string {
 
 func (l *Log) position(at int64) string { return fmt.Sprintf("%s-%d", l.stream(), at) }
 
-// read returns the text from a position on, in whole lines where possible.
+// read returns the text that begins at the position `from`, in whole lines where possible.
 func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 	at, text, err := v.read(from, most+int64(l.Secrets.longest())+utf8.UTFMax)
 	if err != nil {
@@ -131,7 +133,8 @@ func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 }
 
 // fitLines returns how many bytes of text fit into the given number of lines and into `most` bytes, and whether text
-// has more. The last line is incomplete only if it is too long or at the end of the log.
+// has more. `ends` reports whether text reaches the end of the log. The last line is incomplete only if it is too long
+// or at the end of the log.
 func fitLines(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	n = min(len(text), int(most))
 	for i, line := 0, int64(0); i < n; i++ {
@@ -148,7 +151,8 @@ func fitLines(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	return n, more
 }
 
-// tail returns the position where the last lines of a log begin, limited to `most` bytes.
+// tail returns the position at which the last `lines` lines of a log begin. The position is at most `most` bytes before
+// the end.
 func (l *Log) tail(v *view, lines, most int64) (int64, error) {
 	around := int64(l.Secrets.longest()) + 1
 	first := max(0, v.end()-most)
@@ -246,7 +250,7 @@ func (l *Log) earlierParts() ([]piece, error) {
 	return all, nil
 }
 
-// open opens the files of a log. It starts again if PutAside runs concurrently.
+// open opens the files of a log. It starts again, at most 100 times, if PutAside runs concurrently.
 func (l *Log) open() (*view, error) {
 	for range 100 {
 		before, err := l.earlierParts()

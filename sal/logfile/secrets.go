@@ -47,7 +47,7 @@ func (s Secrets) skip(v *view, from int64) (int64, error) {
 			return at + int64(i), nil
 		}
 		if i+whole > k { // another secret may begin inside this one
-			k, i = i+whole, -1 // another one may have begun in between
+			k, i = i+whole, -1 // start again: another secret may begin before the new k
 		}
 	}
 	return at + int64(k), nil
@@ -66,8 +66,8 @@ func (s Secrets) tail(text []byte) (n int) {
 	return n
 }
 
-// at returns the length of the longest secret that text begins with, and whether all of text may be the beginning
-// of a longer one.
+// at returns the length of the longest secret that text begins with, and whether all of text may be the beginning of a
+// longer secret.
 func (s Secrets) at(text []byte) (whole int, begun bool) {
 	for secret := range s {
 		switch {
@@ -80,8 +80,8 @@ func (s Secrets) at(text []byte) (whole int, begun bool) {
 	return whole, begun
 }
 
-// endBefore returns the largest end up to n at which text can be cut outside characters, secrets and beginnings of
-// possible secrets. A secret at the start of text is always included as a whole, even beyond n.
+// endBefore returns the largest length up to n at which a cut of text divides no character, secret or possible
+// beginning of a secret. A secret at the start of text is always included as a whole, even beyond n.
 func (s Secrets) endBefore(text []byte, n int) int {
 	for i := 0; i < n; {
 		whole, begun := s.at(text[i:])
@@ -122,7 +122,7 @@ func (s Secrets) HideEnd(text []byte) string {
 	return s.Hide(text[k:])
 }
 
-// Hide replaces secrets and invalid characters in text.
+// Hide replaces each secret in text by its replacement and invalid UTF-8 by "?", and removes zero bytes.
 func (s Secrets) Hide(text []byte) string {
 	var pairs []string
 	for _, secret := range slices.SortedFunc(maps.Keys(s),

@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// view is a snapshot of a log: consecutive pieces. The last one may grow.
+// view holds the files of a log at one time, as consecutive pieces. The last piece may grow.
 type view struct{ pieces []piece }
 
-// piece is a file of a log. It holds bytes begin to until of the log; end is smaller than until if the file was
-// truncated.
+// piece is a file of a log. It contains the bytes of the log from begin to end. For a file that PutAside renamed, until
+// is the end that its name contains. If the file was truncated later, end is smaller than until.
 type piece struct {
 	path              string
 	file              *os.File
 	begin, until, end int64
 }
 
-// open opens the pieces. A missing last piece is empty.
+// open opens the pieces and sets end. If the file of the last piece is missing, the piece is empty.
 //
 //failpoint:none it opens for reading
 func (v *view) open() error {
@@ -59,8 +59,8 @@ func (v *view) close() {
 
 func (v *view) end() int64 { return v.pieces[len(v.pieces)-1].end }
 
-// read reads at most `most` bytes from a position on. It starts with the first byte that still exists and stops at the
-// next removed range.
+// read reads at most `most` bytes of the log, beginning with the first byte at or after `from` that still exists. It
+// stops at the next removed range. at is the position of the first byte of text.
 func (v *view) read(from, most int64) (at int64, text []byte, err error) {
 	at = from
 	for _, p := range v.pieces {
@@ -87,8 +87,8 @@ func (v *view) read(from, most int64) (at int64, text []byte, err error) {
 // No file system has larger blocks.
 const maxBlock = 64 << 10
 
-// read reads at most `most` bytes of a piece from a position on, and returns the position of the first one. It skips
-// punched ranges: holes, and zeros up to the end of the block. Other zeros are content.
+// read reads at most `most` bytes of a piece at or after the position `from`, and returns the position of the first
+// byte. It skips punched ranges: holes, and zeros up to the end of the block. Other zeros are content.
 func (p *piece) read(from, most int64) (text []byte, at int64, err error) {
 	first := dataFrom(p.file, 0)
 	for at = p.begin + dataFrom(p.file, from-p.begin); at < p.end; {
