@@ -14,18 +14,18 @@ import (
 	"writ/sal"
 )
 
-// copying copies a tree into the directory `to`. It copies directories, files, links of both kinds and pipes, with
+// copying copies a tree into the directory `to`. It copies directories, files, hard and symbolic links and pipes, with
 // modes, times, extended attributes and, as root, owners. It skips sockets, which are useless without their process,
 // and entries that disappear during the copy.
 type copying struct {
 	*job
-	source *os.Root // links created meanwhile must not lead to another tree
+	source *os.Root // symbolic links that are created during the copy cannot lead out of it
 	to     string
 	walk   *sal.Walk
-	linked map[inode]string // first copied name of each file with several names
+	linked map[inode]string // first copy of each file with several hard links, relative to the root of the job
 }
 
-// inode identifies a file with several names.
+// inode identifies a file with several hard links.
 type inode struct{ device, number uint64 }
 
 // copyOf returns a function that copies a tree or snapshot.
@@ -62,7 +62,8 @@ func (c *copying) open(e entry) (*os.File, error) {
 	return c.source.OpenFile(e.from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// entry copies an entry. A further name of a file that was copied already becomes a hard link.
+// entry copies an entry. If the entry is a further hard link to a file that was copied already, it creates a hard link
+// to the copy.
 func (c *copying) entry(ctx context.Context, e entry) (err error) {
 	if stat, ok := e.info.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 && !e.info.IsDir() {
 		id := inode{uint64(stat.Dev), stat.Ino}
@@ -123,7 +124,8 @@ func (c *copying) finish(e entry) error {
 	if err := c.own(e); err != nil {
 		return err
 	}
-	// Attributes are copied after the owner, because a new owner removes some, and before a mode that may forbid it.
+	// Attributes are copied after the owner, because a change of the owner removes some attributes. They are copied
+	// before the mode, which may forbid the access.
 	if err := c.attributes(e); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Package directory stores trees as plain directories, on any disk. It implements sal.Trees with two limitations, which
 // About reports: sizes are not enforced, and snapshots, copies and restores copy every byte, unless the disk can share
-// blocks. Copies preserve links of both kinds, pipes, modes, times, extended attributes and, if the node runs as root,
-// owners. The package does not know the content of a tree.
+// blocks. Copies preserve hard and symbolic links, pipes, modes, times, extended attributes and, if the node runs as
+// root, owners. The package makes no assumptions about the content of a tree.
 package directory
 
 import (
@@ -15,13 +15,13 @@ import (
 
 // Trees stores trees in a directory.
 //
-// Below Dir, trees/NAME/data is a tree and trees/NAME/snapshots/* are its snapshots. trees/NAME/work is incomplete or no
-// longer needed: a tree is created there and renamed when it is complete and synced, and a removed snapshot is deleted
-// there. trees/NAME/restored is a restored tree that is about to replace data. Every call on a tree except Room and
-// Snapshots first removes the work of an interrupted call.
+// Below Dir, trees/NAME/data is a tree and trees/NAME/snapshots/* are its snapshots. trees/NAME/work is incomplete or
+// no longer needed: a tree is created there and renamed when it is complete and synced, and a removed snapshot is
+// deleted there. trees/NAME/restored is a restored tree that is about to replace data. Every call on a tree, except
+// Room and Snapshots, first completes an interrupted restore and removes the unfinished work of an interrupted call.
 type Trees struct {
 	Dir string // required: an absolute path
-	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
+	// Step is called before every single change of Dir; tests can stop the driver there. It may be nil.
 	Step func(name string)
 }
 
@@ -76,7 +76,8 @@ func (t *Trees) Copy(ctx context.Context, name string, _ sal.Bound, from, snapsh
 	return t.Path(name), nil
 }
 
-// View returns the tree itself, which may change, or a snapshot of it.
+// View returns the directory of a snapshot. If snapshot is empty, it returns the directory of the tree itself, which
+// may change.
 func (t *Trees) View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error) {
 	err = onTree(ctx, t, name, func(j *job) error {
 		dir, err = j.source(name, snapshot)
@@ -88,7 +89,7 @@ func (t *Trees) View(ctx context.Context, name, snapshot string) (dir string, do
 	return filepath.Join(t.Dir, dir), func() error { return nil }, nil
 }
 
-// Keep checks whether a tree exists.
+// Keep returns a drift if the content of a tree is missing. It cannot repair this.
 func (t *Trees) Keep(ctx context.Context, name string, _ sal.Bound) (drift []sal.Drift, err error) {
 	err = onTree(ctx, t, name, func(j *job) error {
 		if exists, err := j.exists(path.Join(j.at, "data")); err != nil || exists {

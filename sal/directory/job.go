@@ -58,7 +58,7 @@ func (j *job) source(name, snapshot string) (string, error) {
 	return at, err
 }
 
-// restored replaces the tree by its restored copy, if there is one.
+// restored replaces the tree by its restored copy, if a complete one exists.
 func (j *job) restored() error {
 	fresh, data := path.Join(j.at, "restored"), path.Join(j.at, "data")
 	if exists, err := j.exists(fresh); err != nil || !exists {
@@ -75,8 +75,8 @@ func (j *job) restored() error {
 	return j.sync(j.at)
 }
 
-// build creates a tree at a path below root. It creates the tree at work and renames it when it is complete. If it
-// fails, it removes the incomplete tree, which may have filled the disk.
+// build calls `into` to create a tree that ends up at a path below root. It creates the tree at work and renames it
+// when it is complete. If it fails, it removes the incomplete tree, which may have filled the disk.
 func (j *job) build(ctx context.Context, to string, into func(ctx context.Context, to string) error) error {
 	err := j.makeParent(to)
 	if err == nil {
@@ -100,7 +100,7 @@ func (j *job) makeParent(to string) error {
 	if err := j.root.MkdirAll(path.Dir(to), 0o700); err != nil {
 		return err
 	}
-	for _, dir := range []string{".", path.Dir(j.at), j.at} { // these may be new
+	for _, dir := range []string{".", path.Dir(j.at), j.at} { // these directories may be new
 		if err := j.sync(dir); err != nil {
 			return err
 		}
