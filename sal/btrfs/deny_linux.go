@@ -12,7 +12,7 @@ import (
 	"writ/sal"
 )
 
-// Name, version and tags of the kernel's access lists.
+// Attribute name, version and tags of the kernel's POSIX access control lists.
 const (
 	aclAttribute = "system.posix_acl_access"
 	aclVersion   = 2
@@ -26,9 +26,9 @@ const (
 	noID = ^uint32(0)
 )
 
-// deny denies the group all access to a tree. The members of the group can pass the directory of all trees, because
-// some of them own a tree there, and the mode of a container's tree is open to all users. The owner and the owning
-// group keep the rights of the mode.
+// deny denies the group s.denied all access to a tree. This is necessary because the members of the group may traverse
+// the directory of all trees, where some of them own a tree. The mode of a container's tree permits access to all
+// users. The owner and the owning group of the tree keep the rights of the mode.
 func (s subvolumes) deny(tree string) error {
 	if s.denied == 0 {
 		return nil
@@ -51,9 +51,9 @@ func (s subvolumes) deny(tree string) error {
 	return unix.Fsetxattr(int(f.Fd()), aclAttribute, want, 0)
 }
 
-// accessList returns an access list with the rights of a mode, and without rights for a group. The mask holds the
-// rights of the owning group, because chmod changes the mask. So the entry of the owning group permits reading and
-// passing.
+// accessList returns an access list with the rights of a mode, and without rights for a group. chmod changes the mask
+// of an access list, not the entry of the owning group. So the mask holds the rights of the owning group, and its entry
+// always permits reading and traversal.
 func accessList(mode fs.FileMode, group uint32) []byte {
 	perm := uint16(mode.Perm())
 	list := binary.LittleEndian.AppendUint32(nil, aclVersion)
@@ -71,7 +71,7 @@ func accessList(mode fs.FileMode, group uint32) []byte {
 	return list
 }
 
-// denyAll applies deny to all trees: earlier versions did not.
+// denyAll applies deny to all trees, because earlier versions of this program did not.
 func (s subvolumes) denyAll(at layout) error {
 	if s.denied == 0 {
 		return nil

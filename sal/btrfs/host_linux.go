@@ -18,7 +18,8 @@ import (
 	"writ/sal"
 )
 
-// Usable returns nil if an existing directory can hold trees, or an error with the cause and a remedy.
+// Usable returns nil if an existing directory can hold trees. Otherwise, it returns DRIVER_MISSING with the cause and a
+// remedy.
 func Usable(dir string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {
@@ -43,7 +44,7 @@ const (
 // subvolumeInode is the inode of the top directory of every subvolume.
 const subvolumeInode = 256
 
-// isSubvolume reports whether a subvolume exists at path. Any other object there is an error.
+// isSubvolume reports whether a subvolume exists at path. It returns RESOURCE_CONFLICT if another object exists there.
 func isSubvolume(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,14 +74,14 @@ func exchange(a, b string) error {
 	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }
 
-// The attributes of a tree: its size in bytes and its project. Only root can access trusted attributes, so containers
-// cannot change them.
+// The extended attributes of a tree: its size in bytes and its project. Only root can access trusted attributes, so
+// containers cannot change them.
 const (
 	sizeAttribute    = "trusted.writ.size"
 	projectAttribute = "trusted.writ.project"
 )
 
-// errNoSize is the error for an unfinished subvolume.
+// errNoSize is the error of boundOf for a subvolume whose creation is unfinished.
 var errNoSize = errors.New("the subvolume has no size")
 
 func boundOf(path string) (bound sal.Bound, err error) {

@@ -9,7 +9,7 @@ import (
 	"writ/sal"
 )
 
-// Usable returns an error: this program was built without support for btrfs.
+// Usable returns DRIVER_MISSING, because this program was built without support for btrfs.
 func Usable(string) error {
 	return writ.Errorf(writ.CodeDriverMissing, "this program was built without support for btrfs").
 		WithHint("use the build for Linux with cgo, or plain directories")

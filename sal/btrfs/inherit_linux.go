@@ -16,9 +16,9 @@ import (
 	"writ/sal/needs"
 )
 
-// snapshotSubvolume creates a snapshot. With full quotas, it belongs to the project of its source. A source that has a
-// project and a snapshot without one would make the numbers of all groups inconsistent, and the kernel enforces no limit
-// until the next rescan.
+// snapshotSubvolume creates a snapshot. With full quotas, the snapshot joins the project quota group of its source.
+// Without this group, the kernel would mark the numbers of all groups as inconsistent, and would enforce no limit until
+// the next rescan.
 func snapshotSubvolume(to, from string, readOnly bool) error {
 	parents, err := inherited(from)
 	if err != nil {
@@ -30,8 +30,9 @@ func snapshotSubvolume(to, from string, readOnly bool) error {
 	return snapshotIn(to, from, readOnly, parents[0])
 }
 
-// inherited returns the groups that a snapshot of a subvolume has to join, at most one. Simple quotas charge a snapshot
-// only for new blocks. Before Linux 6.9, joining a group made the numbers inconsistent.
+// inherited returns the quota groups, at most one, that a snapshot of a subvolume has to join. It returns none for
+// simple quotas, which charge a snapshot only for new blocks. It also returns none before Linux 6.9, where joining a
+// group made the numbers inconsistent.
 func inherited(subvolume string) ([]uint64, error) {
 	simple, err := simpleQuota(subvolume)
 	if err != nil || simple || !needs.AtLeast(kernelRelease(), "6.9") {
@@ -42,7 +43,7 @@ func inherited(subvolume string) ([]uint64, error) {
 		return nil, err
 	}
 	parents, err := parentsOf(subvolume, group(0, id))
-	if len(parents) > 1 { // of another program; the kernel has to rescan in any case
+	if len(parents) > 1 { // created by another program; the kernel has to rescan in any case
 		return nil, err
 	}
 	return parents, err

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Definitions from linux/btrfs.h that the library lacks: quotas and the id of a file system. Those for nested
+// Definitions from linux/btrfs.h that the library lacks: quotas and the id of a file system. The definitions for nested
 // subvolumes are in nested_linux.go.
 
 // ioc returns the number of a btrfs ioctl. direction is 1 if the kernel reads the argument, 2 if it writes it, 3 for
@@ -24,7 +24,7 @@ func ioctl[T any](dir string, direction, number uintptr, arg *T) error {
 	return onDir(dir, func(fd uintptr) error { return call(fd, direction, number, arg) })
 }
 
-// call is ioctl for an open file.
+// call is ioctl for a file descriptor.
 func call[T any](fd, direction, number uintptr, arg *T) error {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, ioc(direction, number, unsafe.Sizeof(*arg)),
 		uintptr(unsafe.Pointer(arg)))
@@ -34,7 +34,7 @@ func call[T any](fd, direction, number uintptr, arg *T) error {
 	return nil
 }
 
-// fileSystemID returns the UUID of a file system as sysfs uses it.
+// fileSystemID returns the UUID of the file system of a directory, in the form that sysfs uses.
 func fileSystemID(dir string) (string, error) {
 	var info struct {
 		_  [2]uint64
@@ -119,8 +119,8 @@ func quotaCall[T any](dir string, direction, number uintptr, arg *T) error {
 	return err
 }
 
-// simpleQuota reports whether blocks are charged only to the subvolume that wrote them, instead of to all that share
-// them.
+// simpleQuota reports whether the file system has simple quotas, which charge a block only to the subvolume that wrote
+// it. Full quotas charge a block to every subvolume that shares it.
 func simpleQuota(dir string) (bool, error) {
 	mode, err := sysfs(dir, "qgroups", "mode")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +153,8 @@ func makeGroup(dir string, group uint64) error {
 	return nil
 }
 
-// joinGroup adds a group to a parent, which then includes its usage. It is not an error if it has joined already.
+// joinGroup adds a quota group to a parent group, which then includes the usage of the added group. It is not an error
+// if the group is a member already.
 func joinGroup(dir string, group, parent uint64) error {
 	err := quotaCall(dir, 1, 41, &struct{ assign, group, parent uint64 }{1, group, parent})
 	if err != nil && !errors.Is(err, unix.EEXIST) {

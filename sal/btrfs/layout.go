@@ -13,7 +13,8 @@ import (
 )
 
 // layout names the directories of a pool and lists their content. Below dir, trees/NAME is a tree and
-// snapshots/NAME/SNAPSHOT is a snapshot of it; both are subvolumes. work/NAME is unfinished or no longer needed.
+// snapshots/NAME/SNAPSHOT is a snapshot of it; both are subvolumes. work/NAME is a subvolume that is unfinished or no
+// longer needed.
 type layout struct{ dir string }
 
 // topDirs are the directories in the directory of a pool.
@@ -47,7 +48,7 @@ func (l layout) Snapshots(ctx context.Context, name string) ([]string, error) {
 	return sal.FileNames(l.snapshots(name))
 }
 
-// List returns the names of all trees.
+// List returns the sorted names of all trees, including trees with only snapshots or unfinished work.
 func (l layout) List(ctx context.Context) ([]string, error) {
 	var all []string
 	for _, dir := range topDirs {
@@ -61,7 +62,8 @@ func (l layout) List(ctx context.Context) ([]string, error) {
 	return slices.Compact(all), ctx.Err()
 }
 
-// source returns the subvolume of a tree, or of one of its snapshots if snapshot is not empty.
+// source returns the path of a tree, or of one of its snapshots if snapshot is not empty. It returns RESOURCE_UNKNOWN
+// if the tree or snapshot does not exist.
 func (l layout) source(name, snapshot string) (path string, err error) {
 	if err := sal.ValidTree(name); err != nil {
 		return "", err
@@ -78,7 +80,7 @@ func (l layout) source(name, snapshot string) (path string, err error) {
 	return path, nil
 }
 
-// create creates the directories. It returns an error if they would not be on btrfs.
+// create creates the directories of the pool. It returns DRIVER_MISSING if the file system is not btrfs.
 func (l layout) create() error {
 	if err := sal.MakeDir(l.dir); err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 	"writ/sal"
 )
 
-// The kernel also charges a tree's metadata to it, and the disk of a machine must never fail for that reason. So the
-// limit is slightly higher than the requested size.
+// The kernel counts the metadata of a tree as part of its size. So the limit of a tree is slightly higher than the
+// requested size. Otherwise, writes to the disk of a machine could fail before the disk is full.
 const (
-	slackShare = 32       // one part in this many
-	slackBytes = 16 << 20 // plus this many bytes
+	slackShare = 32       // the limit is higher by 1/slackShare of the size
+	slackBytes = 16 << 20 // and by this number of bytes
 )
 
 // limits enforces the sizes of trees and projects with quota groups of the kernel.
@@ -26,9 +26,9 @@ type limits struct {
 }
 
 // set sets the limit of a subvolume that is, or is about to become, the named tree. The limit never decreases. If the
-// bound names a project, the tree counts towards the share of that project from then on.
+// bound names a project, the tree then counts towards the share of that project.
 func (l limits) set(name, subvolume string, bound sal.Bound) error {
-	if err := l.deny(subvolume); err != nil { // before the subvolume gets its place or any content
+	if err := l.deny(subvolume); err != nil { // before the subvolume gets its final path or any content
 		return err
 	}
 	had, err := boundOf(subvolume)
@@ -49,14 +49,14 @@ func (l limits) set(name, subvolume string, bound sal.Bound) error {
 		return limited
 	}
 	if err == nil && bound == had {
-		return nil // writing it again would fail in a project that exceeds its share
+		return nil // writing the same bound would fail in a project that exceeds its share
 	}
-	l.step("note the bound") // last, because a full tree has no room for it until its limit grows
+	l.step("note the bound") // last, because a full tree has no room for the bound until its limit grows
 	return setBound(subvolume, bound)
 }
 
-// setCopied records the bound of a copy. The kernel gives a copy the limit of its source, and a full source leaves no
-// room for the record. So setCopied lifts the limit. The caller sets it next.
+// setCopied records the bound of a copy. The kernel gives a copy the limit of its source. If the source is full, that
+// limit leaves no room for the bound. So setCopied removes the limit, and the caller then sets the limit of the copy.
 func (l limits) setCopied(subvolume string, bound sal.Bound) error {
 	id, err := subvolumeID(subvolume)
 	if err != nil {
@@ -69,7 +69,7 @@ func (l limits) setCopied(subvolume string, bound sal.Bound) error {
 	return setBound(subvolume, bound)
 }
 
-// grown returns the new bound of a tree that had a bound: it never shrinks.
+// grown returns the new size of a tree, in bytes, which is never smaller than the previous size; 0 means unlimited.
 func grown(had, bytes int64) int64 {
 	if had == 0 || bytes == 0 {
 		return 0 // unlimited
@@ -90,7 +90,8 @@ func (l limits) update(name string) error {
 	return l.limit(name, l.Path(name), bound.Bytes)
 }
 
-// keep reports whether a tree still has its limit. In that case, it updates the limit of the tree's project.
+// keep reports whether the kernel still has the right limit for a tree. If it has, keep updates the limit of the tree's
+// project.
 func (l limits) keep(name string, bound sal.Bound) (intact bool, err error) {
 	tree := l.Path(name)
 	had, err := boundOf(tree)
@@ -127,7 +128,7 @@ func (l limits) limit(name, subvolume string, size int64) error {
 	return limitGroup(l.dir, group(0, id), bytes)
 }
 
-// of returns the kernel's limit for a tree of a size; 0 means unlimited.
+// of returns the limit, in bytes, that the kernel gets for the named tree if its bound is `size`; 0 means unlimited.
 func (l limits) of(name string, size int64) (bytes int64, err error) {
 	if size == 0 {
 		return 0, nil
@@ -138,9 +139,9 @@ func (l limits) of(name string, size int64) (bytes int64, err error) {
 		return 0, err
 	}
 	if simple {
-		// Simple quotas charge a block to the subvolume that wrote it as long as any subvolume uses it. Each snapshot
-		// may hold as much as the tree could hold at that time, and the disk of a machine must not fail because of
-		// that.
+		// Simple quotas charge a block to the subvolume that wrote it, as long as any subvolume uses the block. So the tree
+		// pays for the blocks that only its snapshots use, up to its whole size for each snapshot. Without a higher limit,
+		// writes to the disk of a machine could fail.
 		kept, err := sal.FileNames(l.snapshots(name))
 		if err != nil {
 			return 0, err
@@ -151,8 +152,8 @@ func (l limits) of(name string, size int64) (bytes int64, err error) {
 }
 
 // join adds a subvolume to its project. With full quotas, only an empty subvolume can be added, because the kernel
-// would otherwise have to rescan the whole file system. Clones and restored trees then have the project of their source,
-// and none before Linux 6.9.
+// would otherwise have to rescan the whole file system. So clones and restored trees keep the project of their source,
+// or have no project before Linux 6.9.
 func (l limits) join(subvolume string, project writ.ProjectID) error {
 	simple, err := simpleQuota(l.dir)
 	if err != nil {
@@ -181,7 +182,8 @@ func (l limits) join(subvolume string, project writ.ProjectID) error {
 	return joinGroup(l.dir, group(0, id), parent)
 }
 
-// keepProject updates the limit of a project, if it has one and its share has changed since its last tree was created.
+// keepProject updates the kernel's limit of a project, if the project has a quota group. This is necessary if its share
+// has changed since its last tree was created.
 func (l limits) keepProject(project writ.ProjectID) error {
 	if project == "" {
 		return nil

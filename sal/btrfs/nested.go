@@ -8,18 +8,18 @@ import (
 	"writ/sal"
 )
 
-// A process that can write to a tree can usually create subvolumes in it. Snapshots of the tree do not include them,
-// and its size limit does not apply to them. So snapshots, copies and restores of a tree are refused until it contains
-// no subvolumes.
+// A process that can write to a tree can usually create subvolumes in the tree. Snapshots of the tree do not include
+// such subvolumes, and its size limit does not apply to them. So the pool refuses snapshots, copies and restores of a
+// tree that contains subvolumes.
 
-// nested is a subvolume directly inside another one.
+// nested is a subvolume directly inside another subvolume.
 type nested struct {
 	id   uint64 // number of the subvolume
 	dir  uint64 // inode of the directory that contains it
 	name string
 }
 
-// checkNoNested returns an error if a tree contains subvolumes.
+// checkNoNested returns RESOURCE_CONFLICT if a tree contains subvolumes.
 func checkNoNested(name, subvolume string) error {
 	found, err := describeNested(subvolume)
 	if err != nil || found == "" {
@@ -41,7 +41,7 @@ func nestedDrift(subvolume string) ([]sal.Drift, error) {
 		"copy the content to a directory and remove it with rm -r"}}, nil
 }
 
-// describeNested describes the subvolumes inside another one, "" if there are none.
+// describeNested describes the subvolumes directly inside a subvolume. It returns "" if none exist.
 func describeNested(subvolume string) (string, error) {
 	id, err := subvolumeID(subvolume)
 	if err != nil {
@@ -61,7 +61,8 @@ func describeNested(subvolume string) (string, error) {
 	return fmt.Sprintf("the btrfs subvolume %q", where), nil
 }
 
-// snapshotWhole creates a snapshot of a tree and verifies that it is complete.
+// snapshotWhole creates a snapshot of a tree, and verifies that the tree contains no subvolumes, which the snapshot
+// would omit.
 func snapshotWhole(to, name, from string, readOnly bool) error {
 	if err := checkNoNested(name, from); err != nil {
 		return err

@@ -64,8 +64,8 @@ func nestedIn(dir string, subvolume uint64) (all []nested, err error) {
 	}
 }
 
-// rootRefs decodes the items that the kernel found. Each has a header (transaction, object, offset, type, length), then
-// the directory, a sequence number, the length of the name, and the name.
+// rootRefs decodes the items that the kernel found. Each item has a header (transaction, object, offset, type, length),
+// then the directory, a sequence number, the length of the name, and the name.
 func rootRefs(text []byte, items int) (all []nested, err error) {
 	const header, item = 32, 18
 	malformed := errors.New("the kernel returned an invalid list of subvolumes")
@@ -98,7 +98,7 @@ func nestedPath(dir string, subvolume uint64, n nested) (string, error) {
 	return string(path) + n.name, nil
 }
 
-// deleteSubvolume removes a subvolume without nested ones. The kernel frees its space later.
+// deleteSubvolume removes a subvolume that contains no other subvolumes. The kernel frees its space later.
 func deleteSubvolume(path string) error {
 	err := onDir(filepath.Dir(path), func(dir uintptr) error { return deleteIn(dir, filepath.Base(path)) })
 	if err != nil {
@@ -107,8 +107,9 @@ func deleteSubvolume(path string) error {
 	return nil
 }
 
-// deleteNested removes a nested subvolume without further ones inside. It first makes a read-only parent writable,
-// because entries of a read-only subvolume cannot be removed. It opens directories by number, which works at any depth.
+// deleteNested removes a nested subvolume that contains no other subvolumes. It first makes a read-only parent
+// writable, because entries of a read-only subvolume cannot be removed. It opens directories by number, which works at
+// any depth.
 func deleteNested(dir string, subvolume uint64, n nested) error {
 	const readOnly = 2
 	err := onNumber(dir, subvolume, subvolumeInode, func(top uintptr) error {

@@ -1,9 +1,9 @@
 // Package btrfs stores trees on a btrfs file system. Each tree is a subvolume with a size limit that the kernel
-// enforces. Snapshots and clones need no time and no space, and removal is one call. The package does not know the
-// content of a tree.
+// enforces. Snapshots and clones need no time and no space, and removal is one call. The package makes no assumptions
+// about the content of a tree.
 //
-// Files in a tree are written in place (+C), which disks of machines and database files need. Such files have no
-// checksums of btrfs. After a tree is removed, the kernel frees its space in the background; no call waits for that.
+// Files in a tree are written in place (+C), which disks of machines and database files need. btrfs keeps no checksums
+// of such files. After a tree is removed, the kernel frees its space in the background; no call waits for that.
 package btrfs
 
 import (
@@ -21,20 +21,21 @@ type Config struct {
 	// Dir is required: an absolute path on a btrfs file system. The pool enables quotas for the whole file system:
 	// simple ones if the kernel supports them.
 	Dir string
-	// ProjectBytes returns the maximum size of all trees of a project together; 0 means unlimited. It may be nil. A
-	// call fails if the limits of the project's trees would together exceed it. For snapshots, the kernel enforces it.
+	// ProjectBytes returns the maximum size of all trees of a project together; 0 means unlimited. It may be nil. A call
+	// that creates or grows a tree fails if the limits of the project's trees would together exceed this maximum. For
+	// snapshots, the kernel enforces it.
 	ProjectBytes func(writ.ProjectID) int64
 	// Besides returns the bytes of a project outside the pool, which also count towards its share. It may be nil.
 	Besides func(writ.ProjectID) (int64, error)
-	// Deny is a group whose members can pass Dir but must not read the trees of others; 0 means no group. See
+	// Deny is a group whose members can traverse Dir but must not read the trees of other users; 0 means no group. See
 	// confine.Accounts.SharedGroup.
 	Deny uint32
-	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
+	// Step is called before every single change of the file system; tests can stop the driver there. It may be nil.
 	Step func(name string)
 }
 
 // Pool stores trees on btrfs. Different trees may be used concurrently. Every call that changes a tree first removes
-// the unfinished work of an earlier call on it.
+// the unfinished work of an earlier call on that tree.
 type Pool struct {
 	layout
 	subvolumes
@@ -96,8 +97,8 @@ func (p *Pool) make(name string, bound sal.Bound) (dir string, err error) {
 	return tree, sal.HostError("make the tree "+name, err)
 }
 
-// Copy creates a tree that shares the blocks of another one. Quotas do not limit the shared blocks: the caller checks
-// the size.
+// Copy creates a tree that shares the blocks of another one. Quotas do not limit the shared blocks, so the caller must
+// check that the content is not larger than the bound.
 func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, snapshot string) (dir string, err error) {
 	if err := p.begin(ctx, name); err != nil {
 		return "", err
@@ -193,7 +194,8 @@ func (p *Pool) begin(ctx context.Context, name string) error {
 	return sal.HostError("clean up after "+name, p.clear(name))
 }
 
-// prepare creates the pool at the first call, and enables quotas. It reports whether another program had disabled them.
+// prepare creates the pool at the first call, and enables quotas. It reports whether another program had disabled
+// quotas.
 func (p *Pool) prepare() (lost bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"writ/sal"
 )
 
-// quotas keeps the quotas of a file system enabled. Other programs change them: operators disable slow quotas, and some
-// versions of snapper and Docker did so, too.
+// quotas keeps the quotas of a file system enabled. Operators disable quotas because they are slow, and some versions
+// of snapper and Docker disabled them, too.
 type quotas struct {
 	dir  string // any directory of the file system
 	step func(name string)
 
 	mu        sync.Mutex // guards the fields below
-	known     bool       // quotas were on
-	full      bool       // they were full quotas, not simple ones
+	known     bool       // ensure has found or made quotas enabled
+	full      bool       // these were full quotas, not simple quotas
 	rescanned time.Time  // start of the last rescan of full quotas
 	running   time.Time  // when a rescan was last seen running
 }
@@ -29,8 +29,8 @@ func quotasOff(dir string) *writ.Error {
 			dir)
 }
 
-// ensure enables quotas and reports whether another program had disabled them. It restores their kind: the kernel
-// rescans full quotas, while simple quotas count only data that is written from now on.
+// ensure enables quotas and reports whether another program had disabled them. It enables the same kind of quotas that
+// was enabled before. The kernel then rescans full quotas, while simple quotas count only data that is written later.
 func (q *quotas) ensure() (lost bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,13 +53,13 @@ func (q *quotas) ensure() (lost bool, err error) {
 	return lost, nil
 }
 
-// Limits of the pause after the start of a rescan of full quotas. A rescan reads the metadata of the whole file system,
-// and the removal of a large tree makes the numbers inconsistent again. Until the next rescan, the kernel enforces no
-// limit.
+// Limits of the pause between the starts of two rescans of full quotas. A rescan reads the metadata of the whole file
+// system, and each removal of a large tree makes the numbers inconsistent again. While the numbers are inconsistent,
+// the kernel enforces no limit.
 const (
 	rescanPauseLeast = time.Minute
 	rescanPauseMost  = time.Hour
-	rescanShare      = 20 // rescans take at most one part in this many of the time
+	rescanShare      = 20 // rescans run for at most 1/rescanShare of the time
 )
 
 // rescanPause returns the pause between the starts of two rescans if the first one took the given time.
@@ -69,7 +69,7 @@ func rescanPause(took time.Duration) time.Duration {
 
 // rescan starts a rescan if the numbers of full quotas are inconsistent.
 func (q *quotas) rescan() error {
-	running, err := rescanning(q.dir) // read first: a rescan clears the flag before it ends
+	running, err := rescanning(q.dir) // read before the flag of inconsistent, which a rescan clears before it ends
 	if err != nil {
 		return sal.HostError("read the state of quotas", err)
 	}

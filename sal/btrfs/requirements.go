@@ -10,7 +10,7 @@ import (
 
 // Requirements examines whether a host can have a pool.
 type Requirements struct {
-	Dir string // of the pool; it need not exist
+	Dir string // directory of the pool, which need not exist
 }
 
 // Needs returns the requirements of a pool. They are optional: without btrfs, volumes are plain directories.
@@ -38,7 +38,7 @@ func (r Requirements) look(context.Context) (string, error) {
 	return "at " + at, nil
 }
 
-// lookQuota checks which kind of quotas is enabled, or would be with the first volume.
+// lookQuota returns an error unless simple quotas are enabled, or can be enabled when the first volume is created.
 func (r Requirements) lookQuota(ctx context.Context) (string, error) {
 	if _, err := r.look(ctx); err != nil {
 		return "", err

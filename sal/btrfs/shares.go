@@ -25,7 +25,7 @@ type shares struct {
 	sums    int                    // number of recounts, for tests
 }
 
-// Room returns an error if a tree with this bound would exceed the project's share of the disk.
+// Room returns QUOTA_EXCEEDED if a tree with this bound would exceed the project's share of the disk.
 func (s *shares) Room(ctx context.Context, name string, bound sal.Bound) error {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
@@ -38,8 +38,8 @@ func (s *shares) Room(ctx context.Context, name string, bound sal.Bound) error {
 }
 
 // reserve is Room plus a reservation: the tree counts towards the share of the project until release is called. The
-// caller calls release when the tree has its limit, or could not be made. Without reservations, concurrent calls could
-// exceed the share, and machines would see failing disks.
+// caller calls release when the tree has its limit, or when its creation has failed. Without reservations, concurrent
+// calls could exceed the share, and writes to the disks of machines would fail.
 func (s *shares) reserve(name string, bound sal.Bound) (release func(), err error) {
 	none := func() {}
 	had, err := boundOf(s.trees.Path(name))
@@ -76,8 +76,8 @@ func (s *shares) reserve(name string, bound sal.Bound) (release func(), err erro
 	}, nil
 }
 
-// reserved returns the bytes that a project may occupy: the bounds of its trees except one, including trees that are
-// being made or grow, and its bytes outside the pool.
+// reserved returns the bytes that a project may occupy. These are the bounds of its trees, except the tree `but`, and
+// its bytes outside the pool. Trees that are being created or grown count with their new bound.
 func (s *shares) reserved(project writ.ProjectID, but string) (bytes int64, err error) {
 	if s.outside != nil {
 		if bytes, err = s.outside(project); err != nil {
@@ -92,7 +92,7 @@ func (s *shares) reserved(project writ.ProjectID, but string) (bytes int64, err 
 	return bytes, err
 }
 
-// each calls the function for every tree that has, or is about to get, a bound.
+// each calls `do` for every tree that has a bound or is about to get it.
 func (s *shares) each(do func(name string, bound sal.Bound)) error {
 	names, err := sal.FileNames(s.trees.Path(""))
 	if err != nil {
@@ -117,8 +117,8 @@ func (s *shares) each(do func(name string, bound sal.Bound)) error {
 	return nil
 }
 
-// count returns the number of trees of a project. It counts the trees of all projects at once, and again after
-// invalidate.
+// count returns the number of trees of a project. It counts the trees of all projects in one pass, and uses the result
+// until a tree changes.
 func (s *shares) count(project writ.ProjectID) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

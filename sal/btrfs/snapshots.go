@@ -65,7 +65,7 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	p.step("copy the snapshot")
 	err = snapshotSubvolume(work, from, writable)
 	if err == nil {
-		err = p.limits.setCopied(work, bound) // the snapshot may be smaller
+		err = p.limits.setCopied(work, bound) // the limit of the snapshot may be smaller
 	}
 	if err == nil {
 		err = p.limits.set(name, work, bound)
@@ -83,8 +83,8 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("restore the tree "+name, err)
 }
 
-// View returns a read-only subvolume. For the current content, it is a temporary snapshot; the tree must not be used
-// otherwise until `done` is called.
+// View returns a read-only subvolume. For the current content, the subvolume is a temporary snapshot. Until the caller
+// has called `done`, it must not make other calls on the tree.
 func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error) {
 	if err := p.begin(ctx, name); err != nil {
 		return "", nil, err

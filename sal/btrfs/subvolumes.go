@@ -46,8 +46,8 @@ func (s subvolumes) destroy(step, path string) error {
 	return deleteSubvolume(path)
 }
 
-// destroyNested removes all subvolumes inside another one. It finds them by number, so names and depths chosen by an
-// attacker cannot prevent it. dir is any directory of the file system.
+// destroyNested removes all subvolumes inside another one. It finds them by number, so an attacker cannot prevent the
+// removal by long names or deep nesting. dir is any directory of the file system.
 func (s subvolumes) destroyNested(dir string, in uint64) error {
 	all, err := nestedIn(dir, in)
 	if err != nil {

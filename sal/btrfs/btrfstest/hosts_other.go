@@ -5,7 +5,7 @@ package btrfstest
 
 import "testing"
 
-// Hosts stands in for the type of Linux builds with cgo.
+// Hosts replaces the type of the same name in builds for Linux with cgo.
 type Hosts struct{}
 
 // NewHosts skips the test.
