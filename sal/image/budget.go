@@ -10,14 +10,15 @@ import (
 	"writ/sal"
 )
 
-// budget limits the images of the node.
+// budget limits the number of images per project and the disk space of all images on the node.
 type budget struct {
 	max   int64 // see Driver.MaxBytes
 	store store
 }
 
 // maxImages limits the images of a project on the node. A limit of bytes is not enough, because images with equal
-// content share a file. Each fetch reads the records of all images, which takes some milliseconds for a thousand.
+// content share a file. Each fetch reads the records of all images, which takes some milliseconds for a thousand
+// records.
 const maxImages = 1000
 
 // checkCount returns QUOTA_EXCEEDED if the project has reached maxImages.

@@ -80,7 +80,7 @@ const (
 	convertMemory  = 2 << 30
 	convertCPU     = 30 * time.Minute // the default deadline of the whole operation
 	convertFiles   = 64
-	convertThreads = 512 // for all conversions together; each has a few dozen
+	convertThreads = 512 // for all conversions together; each conversion has a few dozen
 )
 
 // run converts a qcow2 disk to a raw disk and replaces the output of earlier attempts. The content is untrusted, so
@@ -122,8 +122,8 @@ func (c conversion) run(ctx context.Context) error {
 
 // confined runs the program in a sandbox to convert one open file to another.
 func (c conversion) confined(ctx context.Context, path string, from, to *os.File, size int64) error {
-	// The open files follow the standard ones. References of the disk to other files are ignored, and the sandbox would
-	// block them.
+	// The two open files have the descriptors 3 and 4. qemu-img ignores references of the disk to other files, and the
+	// sandbox would block the access to them.
 	const (
 		source = `json:{"driver":"qcow2","backing":null,"file":{"driver":"file","filename":"/dev/fd/3"}}`
 		target = `driver=raw,file.driver=file,file.filename=/dev/fd/4`
@@ -169,10 +169,10 @@ func (c conversion) confined(ctx context.Context, path string, from, to *os.File
 	return nil
 }
 
-// failure returns the error for a failed conversion. The output of the program is only for the operator: it
-// names the files that the program tried to open.
+// failure returns the error for a failed conversion. The output of the program only goes to the operator's log, because
+// it contains the paths of files that the program tried to open.
 func (c conversion) failure(ctx context.Context, why error) error {
-	const nothing = 16 << 20 // less than this counts as full: converters write large blocks
+	const nothing = 16 << 20 // a disk with less free space counts as full: converters write large blocks
 	switch total, free, err := diskspace.Of(c.made); {
 	case err == nil && free < nothing && c.diskUsage() > total/10*9:
 		return writ.Errorf(writ.CodeDriverRefused,

@@ -14,8 +14,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// fetch creates the image or leaves no trace of it. Unfinished files stay only if a server or the runner stopped the
-// download, so that the next attempt resumes.
+// fetch creates the image. If it fails, it removes the unfinished files. It keeps them if the server cannot be reached
+// or the runner stops, so that the next attempt resumes.
 func (j *job) fetch(ctx context.Context, r *record) (sal.Outcome, error) {
 	args, ok := j.Args.(*catalog.ImageFetch)
 	if !ok {

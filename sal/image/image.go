@@ -1,16 +1,16 @@
 // Package image is the image driver. It fetches files over https or from permitted directories of the node. Images of a
 // project that have the same SHA-256 are fetched once. It resumes broken downloads and stores files under their digest.
-// It does not know the use of images.
+// It is independent of the use of images.
 //
 // Scripts choose the URLs. So files are read only below directories that the operator configures, servers are contacted
 // only at addresses on the internet or in ranges that the operator configures, and errors do not reveal which other
 // files and servers exist. Each project fetches all its content itself, even if another project has the same content.
-// Otherwise a fetch would reveal that.
+// Otherwise, a fast fetch would reveal that the other project has the content.
 //
-// Layout: Dir/records/ as package sal writes them. In the tree "images", SHA256.FORMAT are complete images. Projects
-// that have fetched the same content share the file. SHA256.PROJECT.URL.part is the unfinished file of one project from
-// one URL, where PROJECT and URL are shortened digests; the URL and ETag of its bytes are in a file that ends in .tag.
-// The next fetch removes files of the tree that no record needs.
+// Layout: Dir/records/ contains the records in the format of package sal. In the tree "images", SHA256.FORMAT is a
+// complete image. Projects that have fetched the same content share the file. SHA256.PROJECT.URL.part is the unfinished
+// file of one project from one URL, where PROJECT and URL are shortened digests. A file with the ending .tag contains
+// the URL and ETag of its bytes. The next fetch removes files of the tree that no record needs.
 package image
 
 import (
@@ -52,18 +52,18 @@ type Driver struct {
 	Log *slog.Logger
 	// Pause is the time before a broken request is repeated; it doubles while no data arrives. 0 means half a second.
 	Pause time.Duration
-	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
+	// Step is called before every single change of the host; tests can stop the driver there. It may be nil.
 	Step func(name string)
 
-	authorities *x509.CertPool // trusted authorities for servers; nil means the system's
+	authorities *x509.CertPool // trusted authorities for servers; nil means the authorities of the system
 	// lookup and reach replace name servers and networks in tests. They may be nil.
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	reach  func(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error)
 	stall  time.Duration // replaces the constant stall, unless it is 0
 
 	lines limit.Lines // log lines about failed fetches
-	// locks locks files by their stems, and the tree by its name. A digest is locked only for moments, because all
-	// projects share it.
+	// locks locks files by their stems, and the tree by its name. A digest, which all projects share, is locked only for
+	// moments.
 	locks sal.Locks
 }
 
@@ -159,7 +159,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	}
 }
 
-// Keep finishes a deletion and checks the file.
+// Keep finishes or undoes an interrupted deletion, and checks the file.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	r, err := d.store().records.Get(resource)
 	if err != nil || r == nil {

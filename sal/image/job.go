@@ -18,7 +18,8 @@ type job struct {
 
 func (d *Driver) job(request sal.Request) *job { return &job{d, request, d.store()} }
 
-// recovered returns the record of the image after it finished operations that a crash interrupted.
+// recovered finishes or undoes a deletion that a crash interrupted, and returns the record that the image then has, or
+// nil.
 func (j *job) recovered(ctx context.Context) (*record, error) {
 	get := j.store.records.Get
 	if j.Operation.Effect == catalog.Remove {
@@ -61,8 +62,8 @@ func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
 	return gone, j.clear(ctx, r)
 }
 
-// closeForUsers prevents new uses of an image, if it has no users. It checks twice: the first time without a visible
-// change, in case the image has users.
+// closeForUsers prevents new uses of an image, if it has no users. It checks for users twice: before and after it
+// changes the record. So the record stays unchanged if the image has users.
 func (j *job) closeForUsers(ctx context.Context, r *record) error {
 	image := sal.Owner{Resource: r.Resource, UID: r.UID}
 	if err := sal.UnusedImage(ctx, image, j.Users); err != nil || r.Lost { // no new users: the record is damaged
@@ -85,8 +86,8 @@ func (j *job) reopen(r *record) error {
 }
 
 // clear removes the file of an image, unless another image needs it, and the record. The files of an image that was
-// never complete may fill the disk, so that no record can be written; therefore its record goes first. If the runner
-// stops in between, the next fetch removes the files.
+// never complete may fill the disk, so that no record can be written. Therefore, its record is removed first. If the
+// runner stops in between, the next fetch removes the files.
 func (j *job) clear(ctx context.Context, r *record) error {
 	if r.Own.Phase == fetching && !r.Lost {
 		if err := j.store.records.Remove(r.Resource); err != nil {

@@ -23,8 +23,9 @@ type localFile struct {
 	dirs []string // see Driver.Dirs
 }
 
-// fill reads the file, always from its start. It first verifies the digest: an unverified file must look like a missing
-// one. So the file is not copied before that, because both the free disk space and the progress would reveal the copy.
+// fill reads the file, always from its start. It first verifies the digest: a file with another digest must look like a
+// missing file. So the file is not copied before that, because both the free disk space and the progress would reveal
+// the copy.
 func (l *localFile) fill(ctx context.Context) error {
 	f, err := l.openVerified(ctx)
 	if err != nil {
@@ -88,7 +89,8 @@ func (l *localFile) openVerified(ctx context.Context) (f *os.File, err error) {
 	return f, err
 }
 
-// open opens the file that the URL names, below one of the permitted directories. Links cannot lead out of them.
+// open opens the file that the URL names, below one of the permitted directories. Symbolic links cannot lead out of
+// these directories.
 func (l *localFile) open() (f *os.File, size int64, err error) {
 	u, err := url.Parse(l.args.URL)
 	if err != nil {

@@ -27,7 +27,7 @@ type origin interface {
 	mismatch(ctx context.Context) error
 }
 
-// part is the unfinished file of an image. It survives failed attempts, so that the next one resumes.
+// part is the unfinished file of an image. It survives failed attempts, so that the next attempt resumes.
 type part struct {
 	*reporter
 	budget        budget
@@ -44,7 +44,7 @@ type part struct {
 	from     source    // source of the bytes
 }
 
-// download fetches until the file has the requested digest, and syncs it.
+// download fetches the content, verifies that it has the requested digest, and syncs the file.
 func (p *part) download(ctx context.Context, from origin) (err error) {
 	p.step("write the image")
 	_ = os.Chmod(p.to, 0o600) // an earlier attempt may have made it read-only
@@ -65,7 +65,7 @@ func (p *part) download(ctx context.Context, from origin) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.digest() != p.args.SHA256 { // first, because fits reveals the size
+	if p.digest() != p.args.SHA256 { // before fits, whose error reveals the size
 		return from.mismatch(ctx)
 	}
 	if err := p.fits(p.have); err != nil {
@@ -146,8 +146,8 @@ func (p *part) progressText() string {
 // fits returns QUOTA_EXCEEDED if images exceed their limit once this image occupies bytes.
 func (p *part) fits(bytes int64) error { return p.budget.checkBytes(p.to, bytes) }
 
-// expect checks the number of bytes that follow, -1 if unknown. It returns an error at once if the disk has no room for
-// them.
+// expect gets the number of bytes that follow, or -1 if it is unknown. It returns an error if the disk has no room for
+// these bytes, or if images would exceed their limit.
 func (p *part) expect(bytes int64) error {
 	p.all = p.have + max(bytes, 0)
 	if err := p.fitsDisk(bytes); err != nil {
@@ -201,9 +201,9 @@ func sourceOf(answer *http.Response) source {
 	return s
 }
 
-// continues reports whether bytes of the part `next` may follow bytes of s. Otherwise, the first server could redirect
-// the second request to another server and use the digest to guess the content there. The query may differ if the ETag
-// is the same, because signatures in queries change with each answer.
+// continues reports whether bytes from the source `next` may be appended to bytes from s. Without this check, the first
+// server could redirect the next request to another server, and use the digest to guess the content there. The query
+// may differ if the ETag is the same, because signatures in queries change with each answer.
 func (s source) continues(next source) bool {
 	return s.at != "" && s.at == next.at && (s.query == next.query || s.tag != "" && s.tag == next.tag)
 }

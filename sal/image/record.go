@@ -30,7 +30,7 @@ type phase string
 const (
 	fetching phase = "fetching" // unfinished files may exist; the next attempt resumes
 	ready    phase = "ready"    // the file is complete
-	leaving  phase = "leaving"  // like ready, but reserved for deletion until the users were checked
+	leaving  phase = "leaving"  // like ready, but without new users while a deletion checks for users
 	deleting phase = "deleting" // the file must be removed, unless another image needs it
 )
 
@@ -46,7 +46,7 @@ func valuesOf(r *record) map[string]any {
 	})
 }
 
-// drifted checks the file of a complete image.
+// drifted returns a drift if the file of a complete image is missing or has another size than recorded.
 func drifted(r *record) ([]sal.Drift, error) {
 	path := pathOf(r)
 	info, err := os.Stat(path)

@@ -49,14 +49,15 @@ func newServer(d *Driver, p *part) *server {
 	return &server{p, network.Client(network.Transport(d.authorities)), network.Permit, cmp.Or(d.Pause, pause), cmp.Or(d.stall, stall)}
 }
 
-// fill fetches the missing bytes. It repeats broken requests as long as data arrives.
+// fill fetches the missing bytes. It repeats failed requests until several in a row have received no data; see
+// attempts.
 func (s *server) fill(ctx context.Context) error {
 	defer s.client.CloseIdleConnections()
 	for wait, futile := s.pause, 0; ; {
 		before := s.have
 		err := s.request(ctx)
 		if err != nil && s.inside.Load() && ctx.Err() == nil && !errors.Is(err, errBroken) {
-			err = fmt.Errorf("%w: %w", errBroken, err) // scripts must not tell failures here apart
+			err = fmt.Errorf("%w: %w", errBroken, err) // the script must not distinguish the failures of an internal server
 		}
 		if !errors.Is(err, errBroken) {
 			return err
@@ -78,14 +79,14 @@ func (s *server) fill(ctx context.Context) error {
 	}
 }
 
-// mismatch implements origin.
+// mismatch implements origin. For an internal server, it behaves as if the server were unreachable.
 func (s *server) mismatch(ctx context.Context) error {
 	why := otherDigest(s.digest(), s.args.SHA256)
 	if s.inside.Load() {
 		if err := s.restart(); err != nil {
 			return err
 		}
-		if err := sleep.For(ctx, s.pause*(1<<(attempts-1)-1)); err != nil { // as long as fill tries a silent server
+		if err := sleep.For(ctx, s.pause*(1<<(attempts-1)-1)); err != nil { // the pauses of fill
 			return err
 		}
 		return s.unreachable(ctx, why)
@@ -95,7 +96,7 @@ func (s *server) mismatch(ctx context.Context) error {
 			WithHint("compare it with the publisher's; the content was discarded, and the node's log has its SHA-256"))
 }
 
-// unreachable returns the single error for all failures of a server. Whether a name resolves, a port is open or a server
+// unreachable returns the same error for all failures of a server. Whether a name resolves, a port is open or a server
 // speaks another protocol is only logged for the node's operator.
 func (s *server) unreachable(ctx context.Context, why error) error {
 	kept := ""
@@ -190,7 +191,8 @@ func startsAt(answer *http.Response, offset int64) bool {
 	return unit == "bytes" && err == nil && n == offset
 }
 
-// broken returns the cause of a broken connection as an error, or the error of parent if that has ended.
+// broken converts the error of a failed request. It returns the error of parent if parent has ended, and
+// ARGUMENTS_INVALID if the address is not permitted. For other errors, it returns errBroken with the cause.
 func broken(parent context.Context, err error) error {
 	if parent.Err() != nil {
 		return parent.Err()

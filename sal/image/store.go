@@ -86,8 +86,8 @@ func (s store) has(c content) (bool, error) {
 	return false, nil
 }
 
-// release removes the files of an image, unless another image needs them. Unfinished files that the project is fetching
-// for another image are removed later.
+// release removes the files of an image, unless another image needs them. If the project is fetching the same content
+// for another image, the unfinished files are removed later.
 func (s store) release(ctx context.Context, r *record) error {
 	c := contentOf(r)
 	err := s.collectIdle(r.Own.Dir, c.stem())
@@ -181,7 +181,8 @@ func (s store) collect(dir, stem string) error {
 	return sal.SyncDir(dir)
 }
 
-// unneeded returns the files that no image needs, and the damaged records. A damaged record may need any file.
+// unneeded returns the files that no image needs, and the damaged records. If a record is damaged, it returns no files,
+// because that record may need any file.
 func (s store) unneeded(dir string) (names []string, damaged []sal.Damaged, err error) {
 	names, err = files(dir) // before the records, because a record is written before its file
 	if err != nil {
