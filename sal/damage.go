@@ -29,8 +29,8 @@ func (d Damaged) Error() *writ.Error {
 		WithHint("delete the resource and create it again, or restore the file from a backup; until then, the node does not change the resource")
 }
 
-// Hides returns the error of a driver that cannot list the users of a volume or an image, because the damaged record
-// may belong to a user. The call is not retried: only the operator can repair the record.
+// Hides returns the error of a driver that cannot list all users of a volume or image: the damaged record may belong to
+// a user. The call is not retried: only the operator can repair the record.
 func (d Damaged) Hides(kind writ.ResourceKind) *writ.Error {
 	damaged := d.Error()
 	return writ.Errorf(writ.CodeRecordDamaged, "the users of the %s are unknown: %s", kind, damaged.Message).

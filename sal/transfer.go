@@ -52,7 +52,7 @@ type Origin interface {
 	// CHECKSUM_MISMATCH if the digest differs. Other errors are the error of ctx, errors of the other node, such as
 	// RESOURCE_UNKNOWN and RESOURCE_CONFLICT, and errors of the part.
 	Fetch(ctx context.Context, snapshot string, to Part) error
-	// Done sends to the other node that the archive is no longer needed. It ignores errors.
+	// Done notifies the other node that the archive is no longer needed. It ignores errors.
 	Done(ctx context.Context, snapshot string)
 }
 
