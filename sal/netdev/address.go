@@ -15,8 +15,8 @@ import (
 	"writ/sal"
 )
 
-// marker follows the host's /64 in all addresses of networks. Other addresses in this /64, like the host's own, almost
-// never contain it.
+// marker is the value of the 16 bits after the host's /64 in all addresses on networks. Other addresses in this /64,
+// such as the address of the host, almost never have this value there.
 const marker = 0xff0f
 
 // hash returns a digest of parts. Numbers and addresses are derived from it.
@@ -37,7 +37,7 @@ func rangeOf(host netip.Prefix, index uint16) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(a), 96)
 }
 
-// in returns an address of a range.
+// in returns the address of a network's range that has the given host part.
 func in(network netip.Prefix, host uint32) netip.Addr {
 	a := network.Addr().As16()
 	binary.BigEndian.PutUint32(a[12:], host)
@@ -54,7 +54,8 @@ func macOf(owner, network writ.UID) net.HardwareAddr {
 	return mac
 }
 
-// freeIndex returns the number of a new network: the one derived from its name, or the next free one.
+// freeIndex returns the number of a new network: the number derived from its project and name, or the next free number.
+// It returns QUOTA_EXCEEDED if all numbers are taken.
 func freeIndex(resource writ.ResourceID, taken func(uint16) bool) (uint16, error) {
 	sum := hash("network", string(resource.Project), resource.Name)
 	first := binary.BigEndian.Uint16(sum)
@@ -66,7 +67,8 @@ func freeIndex(resource writ.ResourceID, taken func(uint16) bool) (uint16, error
 	return 0, writ.Errorf(writ.CodeQuotaExceeded, "this node has 65536 networks, the maximum")
 }
 
-// freeHost returns the host part of a new port's address.
+// freeHost returns the host part of a new port's IPv6 address: the number derived from the owner's UID, or the next
+// free number.
 func freeHost(owner writ.UID, taken func(uint32) bool) uint32 {
 	sum := hash("port", string(owner))
 	for host := binary.BigEndian.Uint32(sum); ; host++ {
@@ -76,7 +78,8 @@ func freeHost(owner writ.UID, taken func(uint32) bool) uint32 {
 	}
 }
 
-// freeIPv4 returns the address of a new port in a network's IPv4 range. The first address is the router's.
+// freeIPv4 returns the address of a new port in a network's IPv4 range. The first address is reserved for the router.
+// If all addresses are taken, it returns QUOTA_EXCEEDED.
 func freeIPv4(
 	network writ.ResourceID, prefix netip.Prefix, owner writ.UID, taken func(netip.Addr) bool,
 ) (netip.Addr, error) {
@@ -111,7 +114,8 @@ func subnetOf(ctx context.Context, overlay sal.Overlay) (netip.Prefix, error) {
 	return subnet, nil
 }
 
-// failed returns an error about a refusal of the kernel or the disk.
+// failed converts an error of the kernel or the disk to a *writ.Error. It returns DRIVER_REFUSED if rights are missing;
+// see sal.HostError for all other errors.
 func failed(doing string, err error) error {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		return writ.Errorf(writ.CodeDriverRefused, "cannot %s: %w", doing, err).

@@ -29,7 +29,8 @@ func (c *changes) repaired(format string, args ...any) {
 	c.drift = append(c.drift, sal.Drift{What: fmt.Sprintf(format, args...), Mended: true})
 }
 
-// asDrift returns the drift, with an error as drift if an operator must act.
+// asDrift returns the drift. It converts RESOURCE_CONFLICT, which only an operator can resolve, to a further drift. It
+// returns any other error as an error.
 func (c *changes) asDrift(err error) ([]sal.Drift, error) {
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodeResourceConflict {
 		return append(c.drift, sal.Drift{What: e.Message}), nil
@@ -37,7 +38,7 @@ func (c *changes) asDrift(err error) ([]sal.Drift, error) {
 	return c.drift, failed("repair a network", err)
 }
 
-// set writes a kernel setting, unless it has that value.
+// set writes a kernel setting, unless the setting already has that value.
 func (c *changes) set(path, value string) error {
 	now, err := os.ReadFile(path)
 	if err != nil || strings.TrimSpace(string(now)) == value {

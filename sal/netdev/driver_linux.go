@@ -83,8 +83,8 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, ctx.Err()
 }
 
-// Traffic returns the bytes that an owner received and sent through its ports since they were created, zero without
-// ports.
+// Traffic returns the bytes that an owner received and sent through its ports since the ports were created. Both are
+// zero for an owner without ports.
 func (d *Driver) Traffic(ctx context.Context, owner sal.Owner) (received, sent int64, err error) {
 	h, leave, err := enter(ctx, d)
 	if err != nil {
@@ -130,7 +130,7 @@ func enter(ctx context.Context, d *Driver) (h *host, leave func(), err error) {
 	return h, func() { back(); d.mu.Unlock() }, nil
 }
 
-// enterWithRange is enter with the host's range in the overlay.
+// enterWithRange is enter, and also reads the host's range in the overlay.
 func enterWithRange(ctx context.Context, d *Driver) (h *host, leave func(), err error) {
 	subnet, err := subnetOf(ctx, d.Overlay)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"writ/sal"
 )
 
-// requireFreeRange returns an error if the IPv4 range of a new network is in use.
+// requireFreeRange returns RESOURCE_CONFLICT if the IPv4 range of a new network is in use. hidden holds the ranges of
+// networks with damaged records.
 func (n *networks) requireFreeRange(r *sal.Record[network], others []*sal.Record[network], hidden []netip.Prefix) error {
 	want := ipv4(r)
 	if !want.IsValid() {
@@ -39,7 +40,7 @@ func (n *networks) requireFreeRange(r *sal.Record[network], others []*sal.Record
 	return n.requireFreeOfPeers(r, want)
 }
 
-// holderOf describes the user of a range for a script: it does not reveal names in other projects.
+// holderOf describes the user of a range to the project `asks`. It does not reveal names in other projects.
 func holderOf(r writ.ResourceID, asks writ.ProjectID) string {
 	if r.Project != asks {
 		return "used by a network of another project"
@@ -47,8 +48,8 @@ func holderOf(r writ.ResourceID, asks writ.ProjectID) string {
 	return "used by " + r.String()
 }
 
-// reportOverlap reports a route or address of the node that overlaps with the IPv4 range of a network and was added
-// later.
+// reportOverlap adds a drift if a route or address of the node overlaps with the IPv4 range of a network. Such a route
+// or address was added after the network.
 func (n *networks) reportOverlap(r *sal.Record[network]) error {
 	v4 := ipv4(r)
 	if !v4.IsValid() {

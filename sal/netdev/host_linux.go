@@ -14,7 +14,8 @@ import (
 	"writ/sal/netdev/firewall"
 )
 
-// host is the namespace of the networks during one operation, as seen from a thread inside it.
+// host gives access to the network namespace of the networks during one operation. It is valid while the calling thread
+// is in that namespace.
 type host struct {
 	*changes
 	records    records
@@ -122,7 +123,7 @@ func (h *host) traffic(owner writ.UID) (received, sent int64, err error) {
 		if l == nil || l.Attrs().Statistics == nil {
 			continue
 		}
-		// Packets that the owner sends are received here.
+		// This is the host end of the link, which receives the packets that the owner sends.
 		received += int64(l.Attrs().Statistics.TxBytes)
 		sent += int64(l.Attrs().Statistics.RxBytes)
 	}

@@ -26,10 +26,10 @@ func handleAt(namespace string) (*netlink.Handle, func(), error) {
 	return kernel, kernel.Close, nil
 }
 
-// interior has the interfaces of an owner, in the namespace of the owner.
+// interior configures the interfaces of an owner in the network namespace of the owner.
 type interior struct {
 	links
-	namespace string // its file
+	namespace string // file of the namespace
 }
 
 // configure sets addresses and routes of the interfaces on networks, and of the link for published ports, if any.
@@ -69,7 +69,7 @@ func (i interior) configure(ports []sal.Port, link *sal.Port) error {
 			}
 		}
 	}
-	if link != nil { // only replies use its default routes
+	if link != nil { // only replies use the default routes of the link
 		l, err := i.address(*link)
 		if err != nil {
 			return err
@@ -99,8 +99,8 @@ func (i interior) address(p sal.Port) (netlink.Link, error) {
 	return l, i.setAddresses(l, want...)
 }
 
-// enableIPv6 enables IPv6 on an interface. A new namespace has the settings of the host if
-// net.core.devconf_inherit_init_net is 1.
+// enableIPv6 enables IPv6 on an interface. It may be disabled, because a new namespace inherits the settings of the
+// host if net.core.devconf_inherit_init_net is 1.
 func (i interior) enableIPv6(device string) error {
 	back, err := netns.Enter(i.namespace)
 	if err != nil {
@@ -124,7 +124,7 @@ var (
 )
 
 // route makes a link have exactly one route to a range in a table: through a gateway, with the metric of its rank.
-// Without a gateway, the range is on the link.
+// Without a gateway, the route leads directly to the link.
 func (i interior) route(l netlink.Link, to netip.Prefix, gateway netip.Addr, table, rank int) error {
 	want := &netlink.Route{
 		LinkIndex: l.Attrs().Index, Dst: netOf(to), Gw: gateway.AsSlice(), Priority: firstMetric + rank, Table: table,
@@ -157,7 +157,7 @@ func (i interior) route(l netlink.Link, to netip.Prefix, gateway netip.Addr, tab
 	return nil
 }
 
-// replyRoute is the way of replies from an address of an interface that is not preferred.
+// replyRoute is the route of replies from an interface whose routes are not in the main table.
 type replyRoute struct {
 	link    netlink.Link
 	from    netip.Prefix // the address, with its network
@@ -167,7 +167,8 @@ type replyRoute struct {
 }
 
 // routeReplies makes replies leave through the interface on which the request arrived. On another network, their source
-// address would be rejected as spoofed. Replies from a preferred interface need no rule: the main table has its routes.
+// address would be rejected as spoofed. Replies from the other interfaces need no rule, because the main table contains
+// their routes.
 func (i interior) routeReplies(replies []replyRoute) error {
 	missing := map[netip.Prefix]int{} // tables by source address
 	for _, r := range replies {
@@ -195,7 +196,7 @@ func (i interior) routeReplies(replies []replyRoute) error {
 	return nil
 }
 
-// keepRules removes the rules of one family that are not in missing, and deletes the existing ones from missing.
+// keepRules removes the rules of one family that are not in missing, and deletes the rules that exist from missing.
 func (i interior) keepRules(family int, missing map[netip.Prefix]int) error {
 	rules, err := i.kernel.RuleList(family)
 	if err != nil {

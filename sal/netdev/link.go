@@ -20,7 +20,7 @@ func (p publications) Publish(
 	return publish(ctx, p.driver, owner, ports)
 }
 
-// Move makes published ports lead to another owner.
+// Move publishes ports for the owner `to`, and takes ports over from the owner `from`.
 func (p publications) Move(
 	ctx context.Context, from, to sal.Owner, ports []catalog.Publish,
 ) ([]catalog.Published, error) {
@@ -50,14 +50,14 @@ type link struct {
 	Readiness sal.Readiness `json:"readiness,omitempty"` // of the owner, for shared ports
 }
 
-// Each link has two addresses of each family. They never leave the node. The IPv4 addresses are link-local and keep
-// clear of 169.254.169.0/24, which clouds use.
+// Each link has two IPv4 and two IPv6 addresses from these ranges, which never leave the node. The IPv4 addresses are
+// link-local. The range does not include 169.254.169.0/24, which clouds use.
 var (
 	links4 = netip.MustParsePrefix("169.254.64.0/18")
 	links6 = netip.MustParsePrefix("fd77:7269:7400::/64")
 )
 
-// maxLinks is the number of links that have addresses on a node.
+// maxLinks is the maximum number of links on a node: links4 has two addresses for each link.
 const maxLinks = 1 << 13
 
 // linkInside is the name of a link's interface in the namespace of its owner.
@@ -78,7 +78,7 @@ func (l link) ends() (host, guest [2]netip.Prefix) {
 	return host, guest
 }
 
-// describeLink returns the inner end of a link as a port.
+// describeLink returns the end of a link in the namespace of its owner as a port.
 func describeLink(owner writ.UID, l link) *sal.Port {
 	host, guest := l.ends()
 	return &sal.Port{
@@ -87,7 +87,7 @@ func describeLink(owner writ.UID, l link) *sal.Port {
 	}
 }
 
-// freeLink returns the number of a new link.
+// freeLink returns a number for a new link that is not taken. It returns QUOTA_EXCEEDED if all numbers are taken.
 func freeLink(owner writ.UID, taken func(number uint16) (bool, error)) (uint16, error) {
 	first := binary.BigEndian.Uint16(hash("link", string(owner)))
 	for i := range uint16(maxLinks) {

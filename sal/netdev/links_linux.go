@@ -19,12 +19,13 @@ type links struct {
 	kernel *netlink.Handle
 }
 
-// alias returns the alias of a link, which marks it as ours and names its owner.
+// alias returns the alias of a link that this driver creates. It begins with aliasPrefix and contains the UID of the
+// owner.
 func alias(uid writ.UID) string { return aliasPrefix + string(uid) }
 
 const aliasPrefix = "writ "
 
-// isOurs reports whether a link belongs to this driver.
+// isOurs reports whether this driver created a link.
 func isOurs(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, aliasPrefix) }
 
 // find returns a link by its name, or nil.
@@ -36,8 +37,8 @@ func (s links) find(name string) (netlink.Link, error) {
 	return l, err
 }
 
-// ours returns the link of a UID, or nil. It removes a link with our alias that has another type or UID. It returns an
-// error for a link without our alias: another program created it.
+// ours returns the link with the given name, type and UID, or nil. If this driver created a link with this name, but
+// with another type or UID, it removes that link. It returns RESOURCE_CONFLICT if another program created the link.
 func (s links) ours(name, kind string, uid writ.UID) (netlink.Link, error) {
 	l, err := s.find(name)
 	if err != nil || l == nil {
@@ -54,7 +55,7 @@ func (s links) ours(name, kind string, uid writ.UID) (netlink.Link, error) {
 	return nil, s.remove(name)
 }
 
-// remove removes a link if it exists and has our alias.
+// remove removes a link if it exists and this driver created it.
 func (s links) remove(name string) error {
 	l, err := s.find(name)
 	if err != nil || l == nil || !isOurs(l) {
@@ -64,11 +65,11 @@ func (s links) remove(name string) error {
 	return ignoring(s.kernel.LinkDel(l), unix.ENODEV)
 }
 
-// temporaryName returns the name of a link before it has our alias. Only this driver uses such names.
+// temporaryName returns the name that a link has until its alias is set. Only this driver uses such names.
 func temporaryName(name string) string { return "w" + name }
 
-// create creates a link. It sets the final name only after the alias, so that a link with this name always has our
-// alias.
+// create creates a link. It sets the alias before the final name, so that a link with a final name always has the alias
+// of this driver.
 func (s links) create(l netlink.Link, uid writ.UID) (netlink.Link, error) {
 	name := l.Attrs().Name
 	if err := s.removeTemporary(name); err != nil {
@@ -109,7 +110,8 @@ func (s links) removeAll(name string) error {
 	return errors.Join(s.removeTemporary(name), s.remove(name))
 }
 
-// rangesOf returns the ranges of networks with damaged records, as far as their bridges exist.
+// rangesOf returns the ranges of networks with damaged records, from the addresses of their bridges. It omits networks
+// whose bridge is missing.
 func (s links) rangesOf(damaged []sal.Damaged) (all []netip.Prefix, err error) {
 	for _, d := range damaged {
 		bridge, err := s.find(d.HostName)

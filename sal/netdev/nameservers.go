@@ -28,7 +28,7 @@ func nameserversOf(files ...string) []netip.Addr {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // like a file without servers
+			continue // an unreadable file counts as a file without servers
 		}
 		var all []netip.Addr
 		for line := range strings.Lines(string(text)) {
@@ -58,8 +58,8 @@ func CheckNameserver(server netip.Addr) error {
 	return nil
 }
 
-// reachableNameservers returns the servers that guests on a network can reach. Servers on the node itself are excluded:
-// it only answers ping.
+// reachableNameservers returns the servers that guests on a network can reach. It excludes servers on the node itself,
+// because the node only answers ping requests of guests.
 func reachableNameservers(servers, own []netip.Addr, v4 bool) []netip.Addr {
 	var all []netip.Addr
 	for _, server := range servers {
@@ -90,7 +90,7 @@ func ownAddresses() ([]netip.Addr, error) {
 	return all, nil
 }
 
-// lookNameservers checks which nameservers guests get.
+// lookNameservers lists the nameservers that guests get. It returns an error if guests get none.
 func lookNameservers(nameservers func() []netip.Addr) (string, error) {
 	if nameservers == nil {
 		return "disabled by the configuration", nil

@@ -17,7 +17,7 @@ import (
 )
 
 // namespaces are the network namespaces of owners, each kept alive by a file. All nodes of a host share the directory
-// of these files, so each node marks its own.
+// of these files, so each node marks the namespaces that it created.
 type namespaces struct {
 	*changes
 	dir   string
@@ -56,8 +56,8 @@ func isNamespace(path string) (bool, error) {
 	return err == nil && s.Type == unix.NSFS_MAGIC, err
 }
 
-// create creates a network namespace that a file keeps alive. Its user namespace maps root to the host's user with the
-// number `ids`, or is the host's own if `ids` is 0.
+// create creates a network namespace that a file keeps alive. The network namespace belongs to a user namespace that
+// maps root to the host's user with the number `ids`. If `ids` is 0, it belongs to the user namespace of the host.
 func (n *namespaces) create(path string, ids uint32) error {
 	if err := n.mark(filepath.Base(path)); err != nil {
 		return err

@@ -23,7 +23,7 @@ func lookRights(namespace string) (string, error) {
 		}
 		defer back()
 	}
-	const rights = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN // first for links and rules, second for namespaces
+	const rights = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN // for links and rules, and for namespaces
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
 	if err := unix.Capget(&header, &have[0]); err != nil {
@@ -58,7 +58,7 @@ func lookForwarding(context.Context) (string, error) {
 	return "on", nil
 }
 
-// inNamespace runs try in a temporary network namespace.
+// inNamespace returns a check that runs try in a temporary network namespace.
 func inNamespace(try func() error) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		if err := netns.Aside(try); err != nil {
@@ -89,7 +89,7 @@ func tryTap() error {
 
 // makeLink creates a link in the namespace of this thread.
 func makeLink(l netlink.Link) error {
-	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE) // a kernel may lack the other protocols
+	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE) // a kernel may lack other netlink protocols
 	if err != nil {
 		return err
 	}

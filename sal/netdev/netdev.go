@@ -1,19 +1,19 @@
-// Package netdev is the network driver. Each network is a bridge in the kernel of this host; its guests have a tap or
-// one end of a veth pair on it. The driver names devices, assigns addresses, and drops packets from outside unless
-// network.allow permits them. It also drops packets with spoofed addresses. It does not know machines and containers,
-// nor how the overlay carries packets.
+// Package netdev is the network driver. Each network is a bridge in the kernel of this host. A tap or a veth pair
+// connects each guest to the bridge. The driver names devices, assigns addresses, and drops packets from outside unless
+// network.allow permits them. It also drops packets with spoofed addresses. It is independent of machines and
+// containers, and of how the overlay carries packets.
 //
 // Names. A bridge is named by writ.ResourceID.HostName. A port is named "p", ten characters derived from its owner's
 // UID, "-" and a number. Every link has an alias that begins with "writ ", which distinguishes it from links of other
 // programs. The names of chains and counters of a network or port end or begin with the name of its device.
 //
 // Addresses. A network is a /96 of the host's range in the overlay, RANGE:ff0f:NNNN::/96, where NNNN is derived from
-// the network's project and name; its gateway is ::1 in it. The last 32 bits of a port's address are derived from the
-// owner's UID. NNNN and these bits are stored in records, and collisions are resolved.
+// the network's project and name. The gateway has the address ::1 in this range. The last 32 bits of a port's address
+// are derived from the owner's UID. NNNN and these bits are stored in records, and collisions are resolved.
 //
-// Layout below Dir: networks/ and ports/, records as package sal writes them, and namespaces/, with a file for each
-// namespace that this node made. A record is written before its first link is created, and removed after its last link.
-// Rules exist before the link that they guard; see package firewall.
+// Layout below Dir: networks/ and ports/ contain records in the format of package sal. namespaces/ contains a file for
+// each namespace that this node made. A record is written before its first link is created, and removed after its last
+// link. Rules exist before the link that they guard; see package firewall.
 package netdev
 
 import (
@@ -39,18 +39,18 @@ type Driver struct {
 	Netns string
 	// Namespaces is the directory for the files of owners' namespaces; DefaultNamespaces if empty.
 	Namespaces string
-	// Nameservers returns nameservers for guests; see HostNameservers. A guest gets those that it can reach. Nameservers
-	// is called for each new port. If it is nil, guests get no nameservers.
+	// Nameservers returns nameservers for guests; see HostNameservers. A guest gets the nameservers that it can reach.
+	// Nameservers is called for each new port. If it is nil, guests get no nameservers.
 	Nameservers func() []netip.Addr
 	// Open lists the ports of the node that owners may publish. It may change between runs.
 	Open opening.List
-	// Step is called before every single change of Dir and of the kernel; tests stop the driver there. It may be nil.
+	// Step is called before every single change of Dir and of the kernel; tests can stop the driver there. It may be nil.
 	Step func(name string)
 
 	mu sync.Mutex // serialises all operations: they share tables and ranges, and take only milliseconds
 }
 
-// DefaultNamespaces is the directory of ip-netns(8), so that operators see our namespaces.
+// DefaultNamespaces is the directory that ip-netns(8) uses, so that `ip netns` lists the namespaces of this driver.
 const DefaultNamespaces = "/run/netns"
 
 // Describe returns the driver and the state of its overlay.

@@ -15,13 +15,13 @@ import (
 	"writ/sal/netdev/firewall"
 )
 
-// networks makes, repairs and removes networks: a record, rules and a bridge each.
+// networks makes, repairs and removes networks. Each network consists of a record, rules and a bridge.
 type networks struct {
 	*changes
 	records  records
 	links    links
 	firewall *firewall.Tables
-	subnet   netip.Prefix // the host's range in the overlay; zero unless requested
+	subnet   netip.Prefix // the host's range in the overlay, set by enterWithRange; zero after enter
 
 	nameservers func() []netip.Addr // Driver.Nameservers
 }
@@ -186,7 +186,7 @@ func (n *networks) ensure(r *sal.Record[network]) (netlink.Link, error) {
 
 // configure sets the kernel settings of a bridge, regardless of the host's defaults.
 func (n *networks) configure(bridge netlink.Link, v4 bool) error {
-	if err := n.links.setMTU(bridge); err != nil { // with less than 1280 bytes, it has no IPv6 settings
+	if err := n.links.setMTU(bridge); err != nil { // with an MTU below 1280 bytes, the bridge has no IPv6 settings
 		return err
 	}
 	name := bridge.Attrs().Name

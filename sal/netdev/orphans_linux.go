@@ -59,7 +59,7 @@ func (h *host) inventory() (*inventory, error) {
 			known.devices[name] = true
 		}
 	}
-	if len(unknown) > 0 { // a damaged record may have the claim to a shared port
+	if len(unknown) > 0 { // a damaged record may contain a claim to a shared port
 		ports, err := h.firewall.SharedPorts()
 		if err != nil {
 			return nil, failed("list shared ports", err)

@@ -11,9 +11,9 @@ import (
 	"writ/sal"
 )
 
-// requireFreeOfPeers returns an error if the IPv4 range of a new network contains a host that this node needs: a
-// nameserver, or the other end of a TCP connection such as the supervisor or Redis. If only the default route leads
-// there, no route shows that the range is in use. The network would cut the node off from that host.
+// requireFreeOfPeers returns RESOURCE_CONFLICT if the IPv4 range of a new network contains a host that this node needs.
+// This is a nameserver, or the other end of a TCP connection, such as the supervisor or Redis. The network would cut
+// the node off from that host. If only the default route leads to the host, overlap does not find this.
 func (n *networks) requireFreeOfPeers(r *sal.Record[network], want netip.Prefix) error {
 	servers := HostNameservers()
 	if n.nameservers != nil {

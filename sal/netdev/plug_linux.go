@@ -10,7 +10,7 @@ import (
 	"writ/sal/netdev/firewall"
 )
 
-// plug creates a port after its rules.
+// plug creates or repairs a port: first its rules, then its device.
 func (p *ports) plug(n *sal.Record[network], described sal.Port, r *sal.Record[holding], name string) error {
 	bridge, err := p.networks.ensure(n)
 	if err != nil {
@@ -67,7 +67,8 @@ func newTap(attrs netlink.LinkAttrs) *netlink.Tuntap {
 	}
 }
 
-// keepPair returns a veth pair if its other end is in the namespace, and removes it otherwise.
+// keepPair returns the veth pair l if its other end, `inside`, is in the namespace. Otherwise, it removes the pair and
+// returns nil.
 func (p *ports) keepPair(l netlink.Link, inside, namespace string) (netlink.Link, error) {
 	kernel, closeKernel, err := handleAt(namespace)
 	if err != nil {

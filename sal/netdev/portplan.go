@@ -61,7 +61,7 @@ func newPort(owner writ.UID, n *sal.Record[network], others []*sal.Record[holdin
 	return p, err
 }
 
-// describe returns a port in the form for its owner. host is the host's range in the overlay.
+// describe returns a port in the form that its owner gets. host is the host's range in the overlay.
 func describe(host netip.Prefix, n *sal.Record[network], p port, r *sal.Record[holding]) sal.Port {
 	v6 := rangeOf(host, n.Own.Index)
 	described := sal.Port{

@@ -12,7 +12,8 @@ import (
 	"writ/sal/netdev/firewall"
 )
 
-// ports connects owners to networks: a record for each owner, and rules and a link for each of its ports.
+// ports connects owners to networks. It creates a record for each owner, and rules and a link for each port of an
+// owner.
 type ports struct {
 	*changes
 	records     records
@@ -66,12 +67,13 @@ func (p *ports) connect(owner sal.Owner, networks []writ.Ref, namespace bool) ([
 	return described, p.setNameservers(described)
 }
 
-// held returns the record of an owner that may get ports, nil if it has none.
+// held returns the record of an owner, or nil if the record is missing or damaged. It first finishes an interrupted
+// release, after which the record is missing. It returns RESOURCE_CONFLICT if the record does not match the request.
 func (p *ports) held(owner sal.Owner, namespace bool) (*sal.Record[holding], error) {
 	r, err := p.records.holdings.Get(ownerID(owner.UID))
 	switch {
 	case writ.CodeOf(err) == writ.CodeRecordDamaged:
-		return nil, nil // its ports are derived again from its id and its networks
+		return nil, nil // the ports are derived again from the UID of the owner and its networks
 	case err != nil || r == nil:
 		return nil, err
 	case r.Own.Phase == deleting:
@@ -83,7 +85,8 @@ func (p *ports) held(owner sal.Owner, namespace bool) (*sal.Record[holding], err
 	return r, nil
 }
 
-// resolve returns the networks of handles in a job.
+// resolve returns the records of the networks that handles refer to. It returns RESOURCE_UNKNOWN if a network is
+// missing.
 func (p *ports) resolve(owner sal.Owner, networks []writ.Ref) ([]*sal.Record[network], error) {
 	var all []*sal.Record[network]
 	for _, ref := range networks {
@@ -202,7 +205,7 @@ func (p *ports) release(owner writ.UID, r *sal.Record[holding]) error {
 	}
 	names, err := p.devices(ownerID(owner).HostName())
 	if err == nil {
-		err = shares{p}.updateAll(nil) // shared ports do not lead to its link any more
+		err = shares{p}.updateAll(nil) // shared ports no longer lead to the link of the owner
 	}
 	if err == nil {
 		err = p.unplug(names...)

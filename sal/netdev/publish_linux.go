@@ -21,10 +21,10 @@ import (
 	"writ/sal/netdev/firewall"
 )
 
-// publisher gives owners ports of the node.
+// publisher publishes ports of owners on the node.
 type publisher struct{ *ports }
 
-// enterFor is enter, with the range of the node if the owner is on a network.
+// enterFor is enterWithRange if the owner is on a network, and enter otherwise.
 func enterFor(ctx context.Context, d *Driver, owner writ.UID) (h *host, leave func(), err error) {
 	r, err := recordsOf(d).holdings.Get(ownerID(owner))
 	if err != nil {
@@ -86,8 +86,8 @@ func keepPublished(ctx context.Context, d *Driver, owner writ.UID) ([]catalog.Pu
 	return sal.Claims{Open: d.Open}.Published(r.Own.Link.Claims), drift, err
 }
 
-// publish gives an owner exactly these ports. The record has the claims before the rules lead there, and the rules
-// are gone before a claim is.
+// publish gives an owner exactly the wanted ports. It records a claim before it adds the rules for the port, and
+// removes the rules before it removes the claim.
 func (p publisher) publish(owner sal.Owner, wanted []catalog.Publish) ([]catalog.Published, error) {
 	r, err := p.published(owner)
 	if err != nil {
@@ -96,9 +96,9 @@ func (p publisher) publish(owner sal.Owner, wanted []catalog.Publish) ([]catalog
 	return p.publishAfter(r, nil, wanted)
 }
 
-// move is publish for an owner that takes over ports of an earlier one. The rules of a port change in one transaction.
-// After a crash both owners may have a claim to a port. The port then leads to the owner whose rules were repaired
-// last.
+// move is publish for an owner that takes over ports from an earlier owner. The rules of a port change in one
+// transaction. After a crash both owners may have a claim to a port. The port then leads to the owner whose rules were
+// repaired last.
 func (p publisher) move(from, to sal.Owner, wanted []catalog.Publish) ([]catalog.Published, error) {
 	r, err := p.published(to)
 	if err != nil {
@@ -123,7 +123,7 @@ func (p publisher) move(from, to sal.Owner, wanted []catalog.Publish) ([]catalog
 	return published, failed("withdraw the ports of "+from.Resource.String(), applyClaims(p, earlier, nil))
 }
 
-// published returns the record of an owner that may publish ports.
+// published returns the record of an owner with a namespace. It returns RESOURCE_UNKNOWN for any other owner.
 func (p publisher) published(owner sal.Owner) (*sal.Record[holding], error) {
 	r, err := p.records.holdings.Get(ownerID(owner.UID))
 	if err == nil && (r == nil || !r.Own.Namespace) {
@@ -172,8 +172,8 @@ func (p publisher) publishAfter(
 	return claims.Published(chosen), nil
 }
 
-// succeed records that an owner with these claims is ready for its shared ports, and that an earlier one gives up ports
-// that only one of the two shares. The rules do not follow yet.
+// succeed records that the owner of r, with these claims, is ready for its shared ports. It also removes the claims of
+// the earlier owner to ports for which the two owners have different share names. It does not change rules.
 func succeed(p publisher, r, earlier *sal.Record[holding], claims []sal.Claim) error {
 	differs := func(c sal.Claim) bool {
 		i := slices.IndexFunc(claims, c.At)
@@ -208,7 +208,7 @@ func (p publisher) apply(r *sal.Record[holding], claims []sal.Claim) error {
 	case r.Own.Link == nil:
 		return nil
 	default:
-		if err := applyClaims(p, r, nil); err != nil { // shared ports do not lead to the link any more
+		if err := applyClaims(p, r, nil); err != nil { // shared ports no longer lead to the link
 			return err
 		}
 		if err := p.unplug(linkDevice(r.UID)); err != nil {
@@ -220,7 +220,8 @@ func (p publisher) apply(r *sal.Record[holding], claims []sal.Claim) error {
 	return p.applyLink(r)
 }
 
-// applyClaims is applyLink with other claims. Shared ports that the link loses do not lead to it before its rules change.
+// applyClaims is applyLink with other claims. Before it changes the rules of the link, it removes the link from the
+// shared ports that the link loses.
 func applyClaims(p publisher, r *sal.Record[holding], claims []sal.Claim) error {
 	before := sharedPorts(r.Own.Link)
 	r.Own.Link.Claims, r.Own.Phase = claims, changing
@@ -280,8 +281,8 @@ func (p publisher) freeNumber(r *sal.Record[holding]) (uint16, error) {
 	})
 }
 
-// taken returns the function Taken of sal.Claims for ports of some owners. An owner keeps a port that it had, even if a
-// process of the host listens on it now.
+// taken returns the function Taken of sal.Claims for the owner of r. Ports of `owners`, whose claims are `had`, are not
+// taken. This is the case even if a process of the host now listens on such a port.
 func (p publisher) taken(
 	r *sal.Record[holding], owners []writ.UID, had []sal.Claim,
 ) (func(sal.Claim) string, error) {
@@ -306,7 +307,7 @@ func (p publisher) taken(
 				}
 			}
 		}
-		// a record may be damaged, and other nodes may share this host
+		// the records are not enough: a record may be damaged, and other nodes may share this host
 		device, err := p.firewall.Publishes(claim.Protocol, claim.Port)
 		i := slices.IndexFunc(known, claim.At)
 		switch {
@@ -329,7 +330,7 @@ func (p publisher) taken(
 }
 
 // ensure creates or repairs the link of an owner according to its record, the rules first. on are the ports of the
-// owner. It returns the inner end of the link, nil without one.
+// owner. It returns the end of the link in the namespace, or nil if the owner has no link.
 func (p publisher) ensure(r *sal.Record[holding], on []sal.Port) (*sal.Port, error) {
 	if r.Own.Link == nil {
 		return nil, nil
@@ -369,13 +370,13 @@ func (p publisher) ensure(r *sal.Record[holding], on []sal.Port) (*sal.Port, err
 	if r.Own.Phase == ready {
 		return described, shares(p).update(sharedPorts(r.Own.Link))
 	}
-	return described, shares(p).updateAll(r.Own.Link) // a port that it had before may still lead to the link
+	return described, shares(p).updateAll(r.Own.Link) // a port that the owner had before may still lead to the link
 }
 
-// configure sets the addresses and kernel settings of a link's outer end. local is true if clients on the host itself
-// use 127.0.0.1: the kernel then has to accept replies to that address.
+// configure sets the addresses and kernel settings of the end of a link on the host. local is true if clients on the
+// host itself use 127.0.0.1: the kernel then has to accept replies to that address.
 func (p publisher) configure(l netlink.Link, of link, local bool) error {
-	if err := p.links.setMTU(l); err != nil { // with less than 1280 bytes, it has no IPv6 settings
+	if err := p.links.setMTU(l); err != nil { // with an MTU below 1280 bytes, the link has no IPv6 settings
 		return err
 	}
 	name, localnet := l.Attrs().Name, "0"
@@ -384,7 +385,7 @@ func (p publisher) configure(l netlink.Link, of link, local bool) error {
 	}
 	for _, s := range [][2]string{
 		{"ipv6/conf/" + name + "/disable_ipv6", "0"}, {"ipv6/conf/" + name + "/accept_ra", "0"},
-		// packets of other hosts need its link-local address, for a second or two if that is checked for duplicates
+		// without duplicate detection, the link-local address, which packets of other hosts need, is usable at once
 		{"ipv6/conf/" + name + "/accept_dad", "0"},
 		{"ipv4/conf/" + name + "/route_localnet", localnet},
 	} {
@@ -399,7 +400,7 @@ func (p publisher) configure(l netlink.Link, of link, local bool) error {
 	return p.links.setAddresses(l, host[:]...)
 }
 
-// forwarded returns the claims of a link at each address that opens them.
+// forwarded returns an entry for each claim of a link and each address that opens the port of the claim.
 func (p publisher) forwarded(l link) []firewall.ForwardedPort {
 	var all []firewall.ForwardedPort
 	for _, c := range l.Claims {
@@ -500,8 +501,8 @@ func eachOpen(family uint8, do func(local netip.Addr)) error {
 	})
 }
 
-// isListening reports whether a process of this network namespace has a port at an address. It tries to use the port
-// itself for a moment.
+// isListening reports whether a process in this network namespace uses an address and port. To check this, it listens
+// there itself for a moment.
 func isListening(protocol string, at netip.AddrPort) bool {
 	var c io.Closer
 	var err error

@@ -57,7 +57,7 @@ type holding struct {
 	Namespace bool            `json:"namespace,omitempty"` // the ports are in a namespace of the owner
 	IDs       uint32          `json:"ids,omitempty"`       // as in sal.Owner; the namespace belongs to these users
 	Ports     []port          `json:"ports,omitempty"`
-	Link      *link           `json:"link,omitempty"` // nil if it publishes no ports
+	Link      *link           `json:"link,omitempty"` // nil if the owner never published a port
 }
 
 // port is an owner's connection to a network.
@@ -65,11 +65,11 @@ type port struct {
 	Network writ.ResourceID `json:"network"`
 	UID     writ.UID        `json:"uid"`    // of the network
 	Number  int             `json:"number"` // in the name of its device
-	Host    uint32          `json:"host"`   // the last bits of its IPv6 address
+	Host    uint32          `json:"host"`   // the last 32 bits of its IPv6 address
 	IPv4    netip.Addr      `json:"ipv4,omitzero"`
 }
 
-// phase is the recorded progress of a network or holding. After a crash, it says which parts may exist.
+// phase is the recorded progress of a network or holding. After a crash, it shows which parts may exist.
 type phase string
 
 const (
@@ -101,7 +101,7 @@ func (h holdings) on(network writ.UID) ([]*sal.Record[holding], error) {
 	}), nil
 }
 
-// requireAll returns an error if a record is damaged, so that the ports on the node's networks are unknown.
+// requireAll returns RECORD_DAMAGED if a record is damaged, because the ports on the node's networks are then unknown.
 func (h holdings) requireAll() error {
 	_, damaged, err := h.List()
 	if err != nil || len(damaged) == 0 {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// way is a route or an address of the node that covers a range, and does not belong to a network of this driver.
+// way is a route or an address of the node that overlaps with a range and does not belong to a network of this driver.
 type way struct {
 	to  netip.Prefix
 	how string // completes "10.1.0.0/16 is …"
@@ -83,8 +83,8 @@ func (n *routing) byAddress(want netip.Prefix) (*way, error) {
 	return nil, nil
 }
 
-// byRoute searches the tables that the kernel consults. Routes of every kind count: one gateway, several, a nexthop
-// group, blackhole.
+// byRoute searches the tables that the kernel consults. It includes routes of every kind, with one or several gateways,
+// a nexthop group, or a blackhole.
 func (n *routing) byRoute(want netip.Prefix) *way {
 	for _, r := range n.routes {
 		if r.Dst == nil || n.leadsHome(r) || !n.consulted(r.Table) {
@@ -97,7 +97,7 @@ func (n *routing) byRoute(want netip.Prefix) *way {
 	return nil
 }
 
-// byRule searches for a routing rule that sends addresses of the range to another table, or rejects them.
+// byRule searches for a routing rule that selects another table for addresses of the range, or rejects packets to them.
 func (n *routing) byRule(want netip.Prefix) *way {
 	for _, rule := range n.rules {
 		if rule.Dst == nil || rule.Invert {
@@ -157,7 +157,8 @@ func (n *routing) leadsHome(r netlink.Route) bool {
 	return slices.ContainsFunc(n.links, func(l netlink.Link) bool { return l.Attrs().Index == r.LinkIndex && isOurs(l) })
 }
 
-// consulted reports whether the kernel uses a table for the node's own packets. It does not use the tables of VRFs.
+// consulted reports whether the kernel uses a table for the node's own packets. The result is false for the tables of
+// VRFs.
 func (n *routing) consulted(table int) bool {
 	switch table {
 	case unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, unix.RT_TABLE_DEFAULT:

@@ -18,7 +18,7 @@ import (
 type shape struct {
 	master int // index of its bridge, 0 for none
 	mac    net.HardwareAddr
-	silent bool // without an IPv6 address: it is the host end of a guest's link
+	silent bool // without a link-local IPv6 address, as the host end of a guest's link
 }
 
 // apply configures a link and sets it up.
@@ -73,7 +73,8 @@ func (s links) setMTU(l netlink.Link) error {
 	return nil
 }
 
-// misplaced describes a link that does not belong to the link with index master, 0 for none.
+// misplaced describes a link that is not attached to the link with index master. If master is 0, the link should not be
+// attached to any other link.
 func (s links) misplaced(a *netlink.LinkAttrs, master int) string {
 	if master != 0 {
 		return a.Name + " was not on its bridge"
@@ -152,7 +153,7 @@ func (s links) enableForwarding(v4 bool) error {
 	return s.set("/proc/sys/net/ipv4/ip_forward", "1")
 }
 
-// ignoring returns err unless it is one of these.
+// ignoring returns nil if err is one of `these` errors, and err otherwise.
 func ignoring(err error, these ...error) error {
 	if slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) }) {
 		return nil

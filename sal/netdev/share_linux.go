@@ -14,9 +14,9 @@ import (
 	"writ/sal/netdev/firewall"
 )
 
-// Several owners can share a port. The claim is in the record of each, and so is the readiness of the owner. The rules of
-// a shared port follow from these records and are separate from the rules of links. An owner leaves them before the
-// rules of its link are removed, and joins them after these exist.
+// Several owners can share a port. The record of each owner contains its claim and its readiness. The rules of a shared
+// port are derived from these records, and are separate from the rules of links. They refer to the link of an owner
+// only while the link has rules.
 
 // shares updates the rules of shared ports.
 type shares struct{ *ports }
@@ -49,7 +49,7 @@ func (s shares) setReadiness(r *sal.Record[holding], readiness sal.Readiness) er
 		return err
 	}
 	if readiness == sal.NotReady {
-		forget(r.Own.Link, unix.IPPROTO_UDP) // clients that keep sending reach another owner
+		forget(r.Own.Link, unix.IPPROTO_UDP) // clients that continue to send then reach another owner
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (s shares) update(ports []firewall.SharedPort) error {
 }
 
 // membersOf returns the devices of the links that get the connections of a shared port. ruled holds the devices with
-// rules. claimed reports whether an owner has the port.
+// rules. claimed reports whether any owner has a claim to the port.
 func (s shares) membersOf(
 	port firewall.SharedPort, owners []*sal.Record[holding], ruled []string,
 ) (devices []string, claimed bool) {
@@ -114,7 +114,7 @@ func (s shares) membersOf(
 		}
 		claimed = true
 		device, readiness := linkDevice(o.UID), o.Own.Link.Readiness
-		if slices.Contains(ruled, device) { // otherwise it is about to get its rules, or has lost them in a reboot
+		if slices.Contains(ruled, device) { // otherwise the link has no rules yet, or has lost them in a reboot
 			members[readiness] = append(members[readiness], device)
 		}
 	}
@@ -129,7 +129,7 @@ func (s shares) membersOf(
 	return devices, claimed
 }
 
-// updateAll is update for the shared ports of a link, which may be nil, and all others that have rules.
+// updateAll is update for the shared ports of a link, which may be nil, and for all other shared ports that have rules.
 func (s shares) updateAll(l *link) error {
 	ports, err := s.firewall.SharedPorts()
 	if err != nil {
@@ -143,16 +143,16 @@ func (s shares) updateAll(l *link) error {
 	return s.update(ports)
 }
 
-// forget removes connections to the inner end of a link from the kernel's table, only those to some ports of the node if
-// ports are given. Protocol 0 means every protocol. Otherwise datagrams of a client that keeps sending would never reach
-// another owner of the port.
+// forget removes connections to the guest end of a link from the kernel's connection table. protocol 0 means every
+// protocol. If ports are given, it only removes connections to these ports of the node. Without this, datagrams of a
+// client that continues to send would never reach another owner of the port.
 func forget(l *link, protocol uint8, ports ...uint16) {
 	if l == nil {
 		return
 	}
 	_, guest := l.ends()
 	for i, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		to := func() *netlink.ConntrackFilter { // only a second value of a kind is an error
+		to := func() *netlink.ConntrackFilter { // no error is possible: each kind of value is added once
 			var inner netlink.ConntrackFilter
 			_ = inner.AddIP(netlink.ConntrackReplySrcIP, guest[i].Addr().AsSlice())
 			if protocol != 0 {
@@ -171,7 +171,7 @@ func forget(l *link, protocol uint8, ports ...uint16) {
 	}
 }
 
-// datagrams returns the ports of UDP in claims that others lack.
+// datagrams returns the UDP ports of the claims that are not in `others`.
 func datagrams(claims, others []sal.Claim) (ports []uint16) {
 	for _, c := range claims {
 		if c.Protocol == "udp" && !slices.ContainsFunc(others, c.At) {
@@ -181,8 +181,8 @@ func datagrams(claims, others []sal.Claim) (ports []uint16) {
 	return ports
 }
 
-// forgetWithdrawn removes the connections of datagrams to ports that a link had before. l may be nil. Connections of TCP
-// stay open.
+// forgetWithdrawn removes the UDP connections to ports that the link l had before and does not have now. l may be nil.
+// TCP connections stay open.
 func forgetWithdrawn(l *link, before []sal.Claim) {
 	if l == nil {
 		return
@@ -192,8 +192,8 @@ func forgetWithdrawn(l *link, before []sal.Claim) {
 	}
 }
 
-// forgetUnserved removes the connections of datagrams to new ports that led nowhere. Otherwise a client that has sent
-// before, and keeps sending, would never reach the owner.
+// forgetUnserved removes UDP connections to ports of new claims that began before these ports had an owner. Otherwise,
+// a client that continues to send on such a connection would never reach the owner.
 func forgetUnserved(open opening.List, before, claims []sal.Claim) {
 	var all []netlink.CustomConntrackFilter
 	for _, port := range datagrams(claims, before) {
@@ -210,7 +210,8 @@ func forgetUnserved(open opening.List, before, claims []sal.Claim) {
 	}
 }
 
-// unserved matches connections of datagrams to an address of this host, if no rule has translated the address.
+// unserved matches UDP connections to an address and port of this host whose destination address no rule has
+// translated.
 type unserved netip.AddrPort
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.

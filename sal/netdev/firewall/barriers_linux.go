@@ -12,16 +12,16 @@ import (
 )
 
 // barrier is a chain of another firewall that drops forwarded packets unless one of its rules accepts them. Docker and
-// ufw set such a policy, and firewalld ends its chain with such a rule. A verdict of our own chains does not help: a
-// packet must pass the chains of all tables.
+// ufw set such a policy, and firewalld ends its chain with such a rule. An accept verdict of the chains of this package
+// does not help, because a packet must pass the chains of all tables.
 type barrier struct {
 	chain *nftables.Chain
-	user  string            // name of the chain in the same table that is reserved for rules of the operator
+	user  string            // chain that remedy uses: the table's chain for rules of the operator, or else chain
 	rules []*nftables.Rule  // of all chains in the same table
 	names map[string][]byte // interfaces in the sets of the same table, NUL-terminated and concatenated, by set
 }
 
-// chainsOfUsers lists the chains that firewalls leave to operators.
+// chainsOfUsers lists the chains that firewalls reserve for rules of operators.
 var chainsOfUsers = []string{"DOCKER-USER", "ufw-user-forward", "ufw6-user-forward"}
 
 // Barriers returns a drift for each firewall of the node that drops the packets of a network. v4 is true if the
@@ -85,7 +85,7 @@ func barriers() (all []*barrier, err error) {
 	return all, nil
 }
 
-// filtersForwarded reports whether a chain of another program sees the forwarded packets of networks.
+// filtersForwarded reports whether a chain belongs to another program and filters the forwarded packets of networks.
 func filtersForwarded(c *nftables.Chain) bool {
 	switch c.Table.Family {
 	case nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet:
@@ -138,8 +138,8 @@ func (b *barrier) readSets(conn *nftables.Conn) error {
 	return nil
 }
 
-// mentions reports whether a rule of the firewall matches packets of this device. Then the operator of the firewall has
-// already decided about these packets.
+// mentions reports whether a rule of the firewall matches packets of this device. In that case, the operator of the
+// firewall has already decided about these packets.
 func (b *barrier) mentions(device string) bool {
 	for _, r := range b.rules {
 		named := false // the register holds the name of an interface
@@ -161,7 +161,8 @@ func (b *barrier) mentions(device string) bool {
 	return false
 }
 
-// matches reports whether the operand of a comparison matches the name of a device. Without a NUL it is a prefix.
+// matches reports whether the operand of a comparison matches the name of a device. An operand without a NUL matches
+// every name that begins with it.
 func matches(operand []byte, device string) bool {
 	name, _, whole := bytes.Cut(operand, []byte{0})
 	if whole {
@@ -182,7 +183,7 @@ func (b *barrier) table() string {
 
 // remedy returns the command that makes the firewall accept packets of a device.
 func (b *barrier) remedy(device string) string {
-	if b.chain.Table.Name == "firewalld" { // it overwrites its rules, and may own its table
+	if b.chain.Table.Name == "firewalld" { // firewalld overwrites changes by nft, and may deny them
 		return "firewall-cmd --permanent --zone=trusted --add-interface=" + device + " && firewall-cmd --reload"
 	}
 	rule := "nft insert rule " + b.table() + " " + b.user

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tableName is the name of both our tables.
+// tableName is the name of both tables of this package.
 const tableName = "writ"
 
 func tableOf(family nftables.TableFamily) *nftables.Table {
@@ -31,7 +31,7 @@ func connect() (*nftables.Conn, error) {
 	}))
 }
 
-// content is the content of our tables.
+// content is the content of the tables of this package.
 type content struct {
 	conn     *nftables.Conn
 	families []nftables.TableFamily
@@ -162,7 +162,7 @@ func (c *content) contains(r Ruleset) (bool, error) {
 	return true, nil
 }
 
-// stale returns the entries that lead to chains of a ruleset and are not part of it.
+// stale returns the map entries that lead to chains of a ruleset but are not part of the ruleset.
 func (c *content) stale(r Ruleset) (all []entry) {
 	for _, e := range c.entries {
 		if device := ownerOf(e.chain); device != "" && device == r.name && e.find(r.entries) < 0 {

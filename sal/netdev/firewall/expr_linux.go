@@ -68,7 +68,7 @@ func etherType(number uint16) []expr.Any {
 	return meta(expr.MetaKeyPROTOCOL, binary.BigEndian.AppendUint16(nil, number))
 }
 
-// within matches packets with a loaded address in a range.
+// within matches packets whose address, which `value` loads, is in a range.
 func within(value expr.Any, p netip.Prefix) []expr.Any {
 	n := uint32(p.Addr().BitLen() / 8)
 	return []expr.Any{
@@ -80,7 +80,7 @@ func within(value expr.Any, p netip.Prefix) []expr.Any {
 	}
 }
 
-// established matches packets of accepted connections.
+// established matches packets of existing connections and packets that are related to them, such as ICMP errors.
 func established() []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: register},
@@ -93,10 +93,10 @@ func established() []expr.Any {
 	}
 }
 
-// inSet matches packets with a loaded value in the rule's next set.
+// inSet matches packets if the value loaded before is in the next set of the rule.
 func inSet() expr.Any { return &expr.Lookup{SourceRegister: register} }
 
-// lookupMap jumps to the chain that a map has for the loaded value.
+// lookupMap jumps to the chain that the map `name` contains for the key that `value` loads.
 func lookupMap(value expr.Any, name string) []expr.Any {
 	return []expr.Any{value, &expr.Lookup{SourceRegister: register, DestRegister: 0, IsDestRegSet: true, SetName: name}}
 }

@@ -2,7 +2,7 @@
 // calling thread.
 //
 // All rules are in two tables, "inet writ" and "bridge writ". The rules of a network or port are a Ruleset, which
-// changes in one kernel transaction. The package does not know records, and it changes no links.
+// changes in one kernel transaction. The package uses no records and changes no links.
 package firewall
 
 import (
@@ -10,7 +10,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// Check returns an error for contradictory rules of network.allow.
+// Check returns ARGUMENTS_INVALID for contradictory rules of network.allow.
 func Check(rules []catalog.NetworkRule) error {
 	for i, r := range rules {
 		if r.Protocol == "icmp" && len(r.Ports) > 0 {

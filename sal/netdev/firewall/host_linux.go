@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostChain filters packets from networks to the host itself, and ontoChain packets from the host to networks.
+// hostChain filters packets from networks to the host itself, and ontoChain filters packets from the host to networks.
 const (
 	hostChain = "host"
 	ontoChain = "host-onto"
 )
 
-// keptCounter counts multicast packets of the host that were kept off the networks.
+// keptCounter counts multicast packets of the host to networks, which are dropped.
 const keptCounter = "host-kept"
 
 // base returns the rules that all networks share.

@@ -27,8 +27,8 @@ type ForwardedPort struct {
 	sal.Claim
 }
 
-// linkBase returns the rules that all links share. They need NAT, which kernels without it cannot load, so they are
-// separate from the rules of networks.
+// linkBase returns the rules that all links share. They are separate from the rules of networks, because they need NAT,
+// which some kernels lack.
 func linkBase() Ruleset {
 	translate := func(name string, at *nftables.ChainHook) chain {
 		return chain{inet, name, &hook{nftables.ChainTypeNAT, at, nftables.ChainPriorityNATDest}, []rule{
@@ -69,7 +69,8 @@ func LinkRules(l Link) Ruleset {
 		{text: "neighbour discovery", match: neighbours(), then: done()},
 		{text: "other packets", then: denied},
 	}}
-	// Packets to 127.0.0.0/8 would reach the services of the host, because it routes them for replies.
+	// Packets to 127.0.0.0/8 would reach services of the host, because route_localnet, which replies need, makes the
+	// kernel accept such packets.
 	guard := chain{inet, guardChain(l.Device), nil, []rule{
 		{text: "to a loopback address", match: append(family(unix.NFPROTO_IPV4), within(destination4(), loopback4)...), then: spoofed},
 		{text: "from " + l.Guest[0].String(), match: append(family(unix.NFPROTO_IPV4), equals(source4(), l.Guest[0].AsSlice())...), then: done()},
@@ -90,7 +91,7 @@ func LinkRules(l Link) Ruleset {
 	for _, p := range l.Ports {
 		target.rules = append(target.rules, targetRule(l, p))
 		port := entry{mapOfPorts(p.Protocol), portKey(p.Port), target.name}
-		if p.Share == "" && port.find(r.entries) < 0 { // the rules of a shared port lead to the chain
+		if p.Share == "" && port.find(r.entries) < 0 { // for a shared port, SharedRules adds the entry
 			r.entries = append(r.entries, port)
 		}
 	}
@@ -98,8 +99,9 @@ func LinkRules(l Link) Ruleset {
 	return r
 }
 
-// targetRule translates the destination of a port. A loopback address only gets connections of the host itself: other
-// hosts can send packets to it as well, which the kernel drops only after this translation.
+// targetRule returns the rule that translates the destination of connections to a port. For a loopback address, the
+// rule only matches connections of the host itself. Other hosts can also send packets to such an address, and the
+// kernel drops these only after this translation.
 func targetRule(l Link, p ForwardedPort) rule {
 	to, kind, destination := l.Guest[1], byte(unix.NFPROTO_IPV6), destination6()
 	if p.Address.Is4() {
@@ -119,9 +121,10 @@ func targetRule(l Link, p ForwardedPort) rule {
 	return r
 }
 
-// sourceRules replaces the address of clients that the guest could not answer: loopback addresses, and its own
-// addresses. It also replaces it for all datagrams: a program with a socket for all addresses answers from the
-// address of its preferred interface, unless it answers a neighbour.
+// sourceRules returns the rules that replace the source address of connections. They replace addresses to which the
+// guest could not reply: loopback addresses and addresses of the guest itself. They also replace the source address of
+// all datagrams. A program with a socket for all addresses would otherwise reply from the address of its preferred
+// interface.
 func sourceRules(l Link) chain {
 	c := chain{inet, sourceChain(l.Device), nil, nil}
 	as := func(i int, kind byte) []expr.Any { return translate(expr.NATTypeSourceNAT, kind, l.Host[i], 0) }

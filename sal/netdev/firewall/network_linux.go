@@ -59,7 +59,7 @@ func NetworkRules(device string, v6, v4 netip.Prefix, allowed []catalog.NetworkR
 				}})
 	}
 	from.rules = append(from.rules, rule{text: "from another address", then: drop(spoofedCounter(device))})
-	p.chains = append(p.chains, allow, into, from) // chains that are jumped to come first
+	p.chains = append(p.chains, allow, into, from) // a chain must exist before a rule jumps to it
 	return p
 }
 
@@ -113,8 +113,8 @@ func protocolsOf(r catalog.NetworkRule, kind byte) []byte {
 	}
 }
 
-// sourcesOf returns the sources of one family as a set, nil for all addresses. some is false if all sources are of the
-// other family.
+// sourcesOf returns the sources of one family as a set. A nil set means all addresses. some is false if all sources
+// belong to the other family.
 func sourcesOf(from []string, kind byte) (sources *set, some bool) {
 	if len(from) == 0 {
 		return nil, true
@@ -154,7 +154,7 @@ func portsOf(ports []int64) *set {
 	return s
 }
 
-// merged returns sorted ranges that cover the prefixes and do not touch each other, as the kernel requires.
+// merged returns the ranges of the prefixes, sorted and without overlapping or adjacent ranges, as the kernel requires.
 func merged(prefixes []netip.Prefix) (ranges [][2]netip.Addr) {
 	sorted := slices.SortedFunc(slices.Values(prefixes),
 		func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })

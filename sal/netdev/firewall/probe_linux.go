@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TryRules creates a chain in each table, with the expressions that may be kernel modules.
+// TryRules creates a chain in each table, with the expressions that may need separate kernel modules. It returns an
+// error if the kernel does not support them. Call it in a temporary network namespace.
 func TryRules() error {
 	return try(func(conn *nftables.Conn) {
 		for _, family := range families() {
@@ -31,7 +32,8 @@ func TryRules() error {
 	})
 }
 
-// TryTranslation creates a chain that translates source addresses, and a chain that translates destinations.
+// TryTranslation is like TryRules for a chain that translates source addresses and a chain that translates
+// destinations.
 func TryTranslation() error {
 	return try(func(conn *nftables.Conn) {
 		table := conn.AddTable(tableOf(inet))
@@ -49,7 +51,7 @@ func TryTranslation() error {
 	})
 }
 
-// try executes a transaction.
+// try executes the transaction that collect fills.
 func try(collect func(*nftables.Conn)) error {
 	conn, err := connect()
 	if err != nil {

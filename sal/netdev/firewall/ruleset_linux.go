@@ -12,7 +12,7 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// The maps of our tables: from the name of a device, or an address, to the chain that filters its packets.
+// The maps of the tables. Each one maps device names, addresses or ports to the chains that process their packets.
 const (
 	mapInto     = "into"     // inet: outgoing bridge of a routed packet
 	mapFrom     = "from"     // inet: incoming bridge of a packet
@@ -47,7 +47,7 @@ func mapOf(name string) *nftables.Set {
 	}
 }
 
-// The families of our tables.
+// The families of the two tables.
 const (
 	inet   = nftables.TableFamilyINet
 	bridge = nftables.TableFamilyBridge
@@ -95,7 +95,7 @@ func (e entry) find(all []entry) int {
 	return slices.IndexFunc(all, func(other entry) bool { return other.in == e.in && bytes.Equal(other.key, e.key) })
 }
 
-// device returns the key of an entry of a map of devices.
+// device returns the key of an entry of a map whose keys are device names.
 func (e entry) device() string { return strings.TrimRight(string(e.key), "\x00") }
 
 type counter struct {
@@ -106,7 +106,7 @@ type counter struct {
 // rule is one rule. Its comment in the kernel is a shortened description with a digest, and identifies the rule in
 // comparisons.
 type rule struct {
-	text  string // distinguishes it from other rules of its chain
+	text  string // distinguishes the rule from other rules of its chain
 	match []expr.Any
 	sets  []*set // sets that match uses, in the order of its lookups
 	then  []expr.Any
@@ -148,8 +148,8 @@ var (
 	unspecified = netip.MustParsePrefix("::/128")
 )
 
-// ownerOf returns the device that a chain or counter of ours belongs to, the name of a shared port, or "" if all
-// networks share it.
+// ownerOf returns the name of the device or shared port that a chain or counter of the tables belongs to. It returns ""
+// for chains and counters that all networks share.
 func ownerOf(name string) string {
 	for _, prefix := range []string{"into-", "from-", "allow-", "nat-", "guard-", "target-", "source-", "share-"} {
 		if device, found := strings.CutPrefix(name, prefix); found {

@@ -30,10 +30,10 @@ func parseSharedPort(name string) (p SharedPort, ok bool) {
 // shareChain returns the name of the chain that selects the link of a shared port.
 func shareChain(name string) string { return "share-" + name }
 
-// SharedRules returns the rules of a shared port. Each new connection leads to one of the links with these devices, with
-// the same probability. The links must have their rules already. Without devices, the port leads nowhere.
+// SharedRules returns the rules of a shared port. Each new connection leads to one of the links with these devices,
+// with the same probability. The links must have their rules already. Without devices, the port is not forwarded.
 //
-// A random number selects the link: it needs no further module of the kernel, in contrast to a counter or a hash.
+// A random number selects the link. In contrast to a counter or a hash, it needs no further kernel module.
 func SharedRules(p SharedPort, devices []string) Ruleset {
 	c := chain{inet, shareChain(p.Name()), nil, nil}
 	for i, device := range devices {

@@ -19,11 +19,11 @@ import (
 type Tables struct {
 	step     func(name string)                // called before every transaction
 	repaired func(format string, args ...any) // called for each ruleset that Put creates or replaces
-	cached   *content                         // nil if it is unread, or has changed since
+	cached   *content                         // nil if the tables were not read, or have changed since then
 }
 
-// New returns the tables. step is called before each change, and repaired with a sentence for each missing ruleset. The
-// caller must call Close.
+// New returns the tables. step is called before each change, and repaired with a sentence for each ruleset that is
+// missing or outdated. The caller must call Close.
 func New(step func(name string), repaired func(format string, args ...any)) *Tables {
 	return &Tables{step: step, repaired: repaired}
 }
@@ -47,8 +47,8 @@ func (t *Tables) content() (*content, error) {
 	return c, err
 }
 
-// transact removes c from the cache, because its connection will hold a transaction. The caller calls `after` when it
-// is done.
+// transact removes c from the cache, because its connection will collect a transaction. The caller calls `after` at the
+// end of the transaction.
 func (t *Tables) transact(c *content) (after func()) {
 	t.cached = nil
 	return c.close
@@ -95,7 +95,8 @@ func (t *Tables) Put(rulesets ...Ruleset) error {
 	return c.conn.Flush()
 }
 
-// orAll describes the ruleset of a device, or of all devices.
+// orAll returns a description of the ruleset with a name: the device, the shared port, or the rules that all networks
+// or links share.
 func orAll(name string) string {
 	switch name {
 	case "":
@@ -109,7 +110,8 @@ func orAll(name string) string {
 	return name
 }
 
-// Withdraw removes the rulesets of devices or shared ports in one transaction, and the tables if no others are left.
+// Withdraw removes the rulesets of devices or shared ports in one transaction, and removes both tables if no other
+// rulesets remain.
 func (t *Tables) Withdraw(devices ...string) error {
 	c, err := t.content()
 	if err != nil || len(c.families) == 0 {
@@ -134,7 +136,7 @@ func (t *Tables) Withdraw(devices ...string) error {
 			}
 		}
 	}
-	// A chain cannot be deleted while another jumps to it.
+	// A chain cannot be deleted while another chain jumps to it.
 	for _, then := range []func(*nftables.Chain){c.conn.FlushChain, c.conn.DelChain} {
 		for _, c := range c.chains {
 			if goes(c.Name) {
@@ -170,7 +172,8 @@ func (t *Tables) Devices() (names []string, err error) {
 	return names, nil
 }
 
-// Publishes returns the device of the link that a port of the host leads to, the name of a shared port, or "".
+// Publishes returns the device of the link to which a port of the host leads. For a shared port, it returns the name of
+// its rules, and for any other port "".
 func (t *Tables) Publishes(protocol string, port int64) (device string, err error) {
 	c, err := t.content()
 	if err != nil {
@@ -197,8 +200,8 @@ func (t *Tables) Orphans(known map[string]bool) (all []sal.Orphan, err error) {
 	return all, nil
 }
 
-// remedy returns a command that deletes a chain and the map entries that lead to it. It fails while a rule of another
-// chain jumps there.
+// remedy returns a command that deletes a chain and the map entries that lead to it. The command fails while a rule of
+// another chain jumps to the chain.
 func (c *content) remedy(chain *nftables.Chain) string {
 	var all []string
 	family := familyName(chain.Table.Family)
@@ -230,8 +233,9 @@ func familyName(f nftables.TableFamily) string {
 	return "inet"
 }
 
-// Dropped returns the packets that were dropped at a port, zero for a device without rules: denied were sent to it from
-// outside its network, and not allowed there; spoofed came from it with another source address than its own.
+// Dropped returns the numbers of packets that were dropped at a port; both are zero for a device without rules. denied
+// counts packets from outside the network that no rule allowed. spoofed counts packets that the owner of the port sent
+// with another source address than its own.
 func (t *Tables) Dropped(device string) (denied, spoofed int64, err error) {
 	c, err := t.content()
 	if err != nil {

@@ -98,7 +98,7 @@ func (t *transaction) addRule(c chain, r rule) error {
 	return nil
 }
 
-// addEntry adds an entry to its map, in place of one with the same key.
+// addEntry adds an entry to its map, and replaces an existing entry with the same key.
 func (t *transaction) addEntry(e entry) error {
 	is := e.find(t.entries)
 	if is >= 0 && t.entries[is].chain == e.chain {
