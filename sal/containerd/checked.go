@@ -19,12 +19,13 @@ import (
 	"writ/sal/logfile"
 )
 
-// A new container with a health check stays in phase checking until its first successful probe. Meanwhile, the container
-// that it replaces is stopped. A success deletes the old container. A failure deletes the new container and restarts the
-// old one. After a crash, the repeated call continues with the new container. Any other operation, and Keep, restores
-// the old one.
+// A new container with a health check stays in phase checking until its first successful probe. Meanwhile, the
+// container that it replaces is stopped, except in a handover (see handover.go). After the first successful probe, the
+// driver deletes the old container. If the new container does not become healthy, the driver deletes it and restarts
+// the old container. After a crash, the repeated call continues with the new container, but any other operation, and
+// Keep, restores the old container.
 
-// restoreGrace limits the time for an unhealthy container to end before the replaced one is started again.
+// restoreGrace limits the time for an unhealthy container to end before the replaced container is started again.
 const restoreGrace = 5 * time.Second
 
 // checkOf returns the health check of a container, or nil.
@@ -114,7 +115,8 @@ func activateChecked(ctx context.Context, j *job, r *record) error {
 	return j.activate(ctx, r)
 }
 
-// finishChecking continues a create or a replacement that a crash interrupted while it waited.
+// finishChecking continues a create or a replacement that a crash interrupted while it waited for the first successful
+// probe.
 func finishChecking(ctx context.Context, j *job, r *record) (writ.Change, error) {
 	change, undo := writ.ChangeCreated, j.clear
 	if r.Own.Other != "" {
@@ -129,7 +131,7 @@ func finishChecking(ctx context.Context, j *job, r *record) (writ.Change, error)
 	return change, nil
 }
 
-// recoverChecking is recovered for phase checking.
+// recoverChecking implements recovered for a container in phase checking.
 func recoverChecking(ctx context.Context, j *job, r *record) (left, recovered *record, err error) {
 	makes := j.Operation != nil && j.Operation.Effect == catalog.Make
 	if makes && j.UID == r.UID && !r.Own.Stopped {
@@ -151,7 +153,7 @@ func recoverChecking(ctx context.Context, j *job, r *record) (left, recovered *r
 	}
 }
 
-// keepChecking is keep for phase checking.
+// keepChecking implements keep for a container in phase checking.
 func keepChecking(ctx context.Context, j *job, r *record) ([]sal.Drift, error) {
 	if r.Own.Other != "" {
 		return mended("its replacement was interrupted and reverted", restoreReplaced(ctx, j, r))
@@ -161,7 +163,8 @@ func keepChecking(ctx context.Context, j *job, r *record) ([]sal.Drift, error) {
 	}}, nil
 }
 
-// restoreReplaced deletes a container in phase checking and restarts the replaced container, unless that was stopped.
+// restoreReplaced deletes a container in phase checking and restarts the replaced container, unless it was stopped on
+// request.
 func restoreReplaced(ctx context.Context, j *job, r *record) error {
 	j.Step.step("return to the replaced container")
 	_ = j.endPrograms(ctx, r) // a program that does not end now ends with its container
@@ -210,8 +213,9 @@ func ensureHealthy(ctx context.Context, j *job, r *record) error {
 	return j.put(r, r.Own.Phase)
 }
 
-// changeCheck waits until a running container passes a new check of a call. The published ports may have changed the
-// port of a check. After a failure, the old check applies.
+// changeCheck waits until a running container passes the check in the arguments of a call, if it differs from the
+// present check. A change of the published ports may also change the port of the check. If the container does not pass,
+// the old check stays in force.
 func changeCheck(ctx context.Context, j *job, r *record, args *catalog.ContainerCreate) error {
 	check, err := health.Parse(args.HealthCheck())
 	if err != nil {
@@ -252,7 +256,7 @@ func imageCheckOf(ctx context.Context, j *job, r *record) ([]string, error) {
 	return command, failed("read the health check of the image", err)
 }
 
-// await waits until a container passes a check, and sets its state in the record without writing that.
+// await waits until a container passes a check. Then it sets the health in r, but does not write the record.
 func await(ctx context.Context, j *job, r *record, check health.Check) error {
 	j.health.Interrupt(r.Resource)
 	secrets, err := secretsOf(ctx, j, r)
@@ -284,7 +288,7 @@ func await(ctx context.Context, j *job, r *record, check health.Check) error {
 var lastLines = catalog.LogPart{Lines: 10, MaxKiB: 1}
 
 // unhealthy returns the error of a container that did not become healthy. It contains the end of the container's log,
-// because a failed create removes that.
+// because a failed create removes the log.
 func unhealthy(ctx context.Context, j *job, r *record, after time.Duration, why error) error {
 	said := ""
 	if log, err := j.log(ctx, r); err == nil {
@@ -318,7 +322,7 @@ func healthOf(d *Driver, r *record) string {
 	return catalog.HealthStarting
 }
 
-// setHealth sets the health in the record, and reports whether it changed.
+// setHealth sets the health in r and reports whether it changed. It does not write the record.
 func setHealth(d *Driver, r *record) bool {
 	s, known := d.health.State(r.Resource, r.Own.Container)
 	if !known || r.Own.Health != nil && *r.Own.Health == s {
@@ -328,7 +332,7 @@ func setHealth(d *Driver, r *record) bool {
 	return true
 }
 
-// began records the start of a process.
+// began records the start of a process for the health check of its container, if it has one.
 func began(j *job, r *record) {
 	if check, err := checkOf(r); err == nil && check != nil {
 		j.health.Began(subjectOf(r, *check))
@@ -402,7 +406,7 @@ func (t *target) Network(ctx context.Context) (*os.File, error) {
 	if err != nil {
 		return nil, errNotRunning
 	}
-	// If it still runs, its number was not given to another process before the file was opened.
+	// If the process still runs, the kernel had not reused its PID when the file was opened.
 	if status, err := task.Status(ctx); err != nil || status.Status != client.Running {
 		network.Close()
 		return nil, errNotRunning
@@ -447,8 +451,8 @@ func probe(ctx context.Context, d *Driver, s health.Subject) error {
 	return health.Probe(ctx, t, s.Check)
 }
 
-// targetOf returns a running container for a probe. The caller calls done after the probe. A command needs the lock of
-// the container for a moment, so that endPrograms knows its program.
+// targetOf returns a running container for a probe. The caller calls done after the probe. If the check is a command,
+// targetOf locks the container for a moment and marks it in d.probing. So endPrograms does not end the command.
 func targetOf(ctx context.Context, d *Driver, s health.Subject) (t *target, done func(), err error) {
 	name, done := s.Resource.HostName(), func() {}
 	if len(s.Check.Command) > 0 {

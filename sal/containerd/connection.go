@@ -46,8 +46,9 @@ type Connection struct {
 func (c *Connection) address() string   { return cmp.Or(c.Address, DefaultAddress) }
 func (c *Connection) namespace() string { return cmp.Or(c.Namespace, DefaultNamespace) }
 
-// reach returns a connection to a daemon that answers. It fails at once if the socket refuses connections. A listening
-// daemon has Patience to answer. Containers run without the daemon, so they are unaffected by its restart.
+// reach returns a connection to a daemon that answers. It fails at once if the socket refuses connections. It waits at
+// most Patience for the answer of a listening daemon. Containers run without the daemon, so they are unaffected by its
+// restart.
 func (c *Connection) reach(ctx context.Context) (*client.Client, error) {
 	daemon, err := c.open()
 	if err != nil {
@@ -76,8 +77,9 @@ func (c *Connection) reach(ctx context.Context) (*client.Client, error) {
 	return daemon, nil
 }
 
-// away returns the error of an unreachable daemon. The daemon received no request, so a retry of any operation is safe.
-// It is useless if the system forbids this process to connect.
+// away returns the error of an unreachable daemon. It is UNREACHABLE: the daemon received no request, so a retry of any
+// operation is safe. If the system forbids this process to connect, a retry is useless, and the error is
+// DRIVER_MISSING.
 func (c *Connection) away(err error) error {
 	err = awayError{err}
 	if sal.FaultCode(err) == writ.CodeDriverRefused {
@@ -90,8 +92,8 @@ func (c *Connection) away(err error) error {
 			"socket is elsewhere, restart the runner with --containerd SOCKET")
 }
 
-// open returns the client, which it makes at first use. It needs no running daemon, and reconnects
-// to a daemon that was away.
+// open returns the client, which it makes at first use. It needs no running daemon. The client reconnects when an
+// unreachable daemon is reachable again.
 func (c *Connection) open() (*client.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +137,7 @@ func (c *Connection) in(ctx context.Context) context.Context {
 }
 
 // reachCached is reach for read-only operations, which visit one container after another. If the daemon did not answer
-// for one container, the calls for the others fail without a wait while its absence lasts.
+// for one container, the calls for other containers fail without waiting, as long as absence.lasts returns an error.
 func (c *Connection) reachCached(ctx context.Context) (*client.Client, error) {
 	if err := c.absent.lasts(c.address()); err != nil {
 		return nil, err
@@ -204,7 +206,8 @@ func (c *Connection) listens(ctx context.Context) error {
 	return conn.Close()
 }
 
-// examined returns a connection for a check that depends on the daemon. Without a daemon its error refers to checkDaemon.
+// examined returns a connection for a check that depends on the daemon. Without a daemon, it returns DRIVER_MISSING
+// with a hint that refers to the result of checkDaemon.
 func (c *Connection) examined(ctx context.Context) (*client.Client, error) {
 	if err := c.listens(ctx); err != nil {
 		return nil, writ.Errorf(writ.CodeDriverMissing, "%w", err).WithHint("see the need containerd")
@@ -233,8 +236,8 @@ type absence struct {
 	mu    sync.Mutex
 	why   error // nil if the daemon answered last time
 	since time.Time
-	deaf  bool          // its socket accepted connections nevertheless
-	pause time.Duration // before a silent daemon is asked again; 0 means silencePause
+	deaf  bool          // the daemon accepted connections, but did not answer
+	pause time.Duration // pause before a silent daemon is asked again; 0 means silencePause
 }
 
 // set records the result of the last attempt to reach the daemon.
@@ -244,7 +247,8 @@ func (a *absence) set(err error, deaf bool) {
 	a.why, a.since, a.deaf = err, time.Now(), deaf
 }
 
-// lasts returns the last error if the daemon is still away, as far as this can be checked without waiting.
+// lasts returns the last error if the daemon is still unreachable. It only tries to connect, and does not wait for an
+// answer. It assumes that a silent daemon stays silent for silencePause.
 func (a *absence) lasts(address string) error {
 	a.mu.Lock()
 	why, ignored := a.why, a.deaf && time.Since(a.since) < cmp.Or(a.pause, silencePause)

@@ -1,19 +1,19 @@
-// Package containerd is the driver of containers. It makes a containerd daemon run them with runc, in a containerd
-// namespace of its own. Images, volumes and networks come from other drivers of the host. A container gets its own
-// layer on top of an image, limits, the directories of its volumes, and a network namespace. A logger process for each
-// container stores its output in bounded files, independently of the runner. The package must not know where images
-// come from or how packets are routed, and it never starts or stops the daemon.
+// Package containerd is the driver of containers. It uses a containerd daemon, which runs the containers with runc, and
+// a separate containerd namespace. Images, volumes and networks come from other drivers of the host. A container gets
+// its own layer on top of an image, limits, the directories of its volumes, and a network namespace. A logger process
+// for each container stores its output in bounded files, independently of the runner. The package is independent of the
+// origin of images and the routing of packets, and it never starts or stops the daemon.
 //
 // Files below Dir: records/, in the format of package sal; results/ of container.run, see sal.Results; containers/NAME/
 // with the files of one container, where NAME is writ.ResourceID.HostName: hosts, resolv.conf, its output (ID.log, and
 // ID.log.N-M for an earlier part, see logfile.Log; ID.stderr.log for the error output of container.run), and the pipes
 // of programs that run in it (exec/); stages/ID, which exists only while the runtime makes a process (see package
 // stage). The ID of a container at the daemon is NAME-GENERATION. A replacement is completely made beside the old
-// container. Then the record is switched to it, and only after that the old container ends.
+// container. Then the record is switched to the new container, and only after that the old container ends.
 //
 // The daemon stores the environment of a container, including its secrets, in its own store, which only root can read,
-// until the container is deleted. Without them the container could not be restarted. Values of secrets are neither in
-// records nor in labels.
+// until the container is deleted. Without the environment, the container could not be restarted. Records and labels
+// contain no values of secrets.
 package containerd
 
 import (
@@ -52,19 +52,19 @@ type Driver struct {
 	Registries registry.Source
 	Budget     imagestore.Budget // limits pulled images; required with Registries
 	Networks   sal.Networks      // may be nil: containers then have no networks
-	// Others are the drivers of machines, which need their volumes alone: a container cannot get such a volume. May be
-	// empty.
+	// Others are the drivers of machines, which need exclusive access to their volumes: a container cannot use such a
+	// volume. It may be empty.
 	Others []sal.Users
-	// IDs are user and group numbers of this host; each container gets userns.Many of them. If nil or off, containers
-	// use the host's.
+	// IDs are user and group numbers of this host; each container gets userns.Many of them. If nil or off, containers use
+	// the users and groups of the host.
 	IDs      *confine.Accounts
-	IDsAsked bool // IDs were requested explicitly: no container is made without
+	IDsAsked bool // IDs were requested explicitly: a host without them makes no containers
 	// InitProgram is the path of the init program for containers; "" selects one of initprogram.Packaged.
 	InitProgram string
 	Devices     device.List   // devices of the host that containers may have
 	Grace       time.Duration // time limit for a container to end when it is deleted or replaced; 0 means 10 s
 	Log         *slog.Logger  // used by Run, which requires it
-	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
+	// Step is called before every single change of the host. Tests use it to stop the driver there. It may be nil.
 	Step Steps
 
 	restarts restarts
@@ -81,10 +81,10 @@ type Driver struct {
 // own holds the driver's part of a record, beside the spec.
 type own struct {
 	Phase phase `json:"phase"`
-	// Container is the ID of the current container at the daemon; "" while the first one is made.
+	// Container is the ID of the current container at the daemon; "" while the first container is made.
 	Container string `json:"container,omitempty"`
-	// Other is the ID of a second container, which must not exist in phase ready: the next one while it is made, and
-	// the previous one after the switch.
+	// Other is the ID of a second container, which must not exist in phase ready. It is the next container while it is
+	// made, and the previous container after the switch.
 	Other string `json:"other,omitempty"`
 	// Beside is the spec of Other. The record's Spec describes Container, except while the first container is made:
 	// then it describes Other, and Beside is nil.
@@ -92,24 +92,25 @@ type own struct {
 	Stopped bool     `json:"stopped,omitempty"` // stopped on request
 	// How the last stopped or replaced process ended: see catalog.Container.
 	Ended string `json:"ended,omitempty"`
-	IDs   uint32 `json:"ids,omitempty"` // first of its user IDs on this host; 0: the host's
+	IDs   uint32 `json:"ids,omitempty"` // first of its user IDs on this host; 0 for the users of the host
 	attachment
 	LastExit   *lastExit      `json:"last_exit,omitempty"`   // last end of the program by itself
-	Restarts   int64          `json:"restarts,omitempty"`    // by Keep, after the process had ended
+	Restarts   int64          `json:"restarts,omitempty"`    // by Keep or Run, after the process had ended
 	Health     *health.State  `json:"health,omitempty"`      // as of its last change, for a restarted runner
 	ImageCheck []string       `json:"image_check,omitempty"` // command of the image's health check, if the spec asks for it
 	Ending     *endingProcess `json:"ending,omitempty"`      // set while Keep waits for the end of a process
-	// Replaced is set while a replacement with a health check is being made and checked. A failure restores it.
+	// Replaced is set while a replacement with a health check is being made and checked. If that fails, the driver
+	// restores the properties in it.
 	Replaced *replaced `json:"replaced,omitempty"`
-	Run      *runState `json:"run,omitempty"` // of container.run
+	Run      *runState `json:"run,omitempty"` // set only for container.run
 	// FilesChanging means that the files may differ from the spec, because a change of their content was interrupted.
 	FilesChanging bool `json:"files_changing,omitempty"`
 }
 
-// replaced holds the properties of a replaced container that its spec does not have.
+// replaced holds the properties of a replaced container that its spec does not contain.
 type replaced struct {
 	Stopped       bool     `json:"stopped,omitempty"`
-	Runs          bool     `json:"runs,omitempty"` // the replacement is a handover
+	Runs          bool     `json:"runs,omitempty"` // the replaced container still runs: the replacement is a handover
 	ImageCheck    []string `json:"image_check,omitempty"`
 	FilesChanging bool     `json:"files_changing,omitempty"` // as in own
 	attachment
@@ -232,10 +233,10 @@ type job struct {
 	sal.Request
 	daemon    *client.Client
 	mostGrace time.Duration // limits graceOf; 0 means no limit
-	keeps     bool          // a program that takes its time to end must not delay other resources
+	keeps     bool          // the task is Keep, which must not wait long for one resource
 }
 
-// locking locks a name, or fails.
+// locking locks a name, or returns an error.
 type locking func(ctx context.Context, name string) (done func(), err error)
 
 // begin locks a resource and connects to the daemon. `done` unlocks it.

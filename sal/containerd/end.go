@@ -15,8 +15,8 @@ import (
 	"writ/sal/containerd/runtimespec"
 )
 
-// stopSignal returns the signal that ends a container. It is named by the call or by the image. It is SIGTERM if the
-// image is missing or its signal is invalid, because an existing container must be able to end.
+// stopSignal returns the signal that ends a container. The call or the image names the signal. If the image is missing
+// or its signal is invalid, stopSignal returns SIGTERM, because an existing container must be able to end.
 func stopSignal(ctx context.Context, c client.Container) (syscall.Signal, error) {
 	labels, err := c.Labels(ctx)
 	if gone(err) {
@@ -83,8 +83,8 @@ func chosenGrace(j *job, r *record) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// end ends a container's process: first with the stop signal of its image, then with SIGKILL after grace. It is not an
-// error if the process has exited. The way of ending is recorded before each signal, so that a repeated call reports
+// end ends a container's process: first with the stop signal of the container, then with SIGKILL after grace. It is not
+// an error if the process has exited. The way of ending is recorded before each signal, so that a repeated call reports
 // the same. r may be nil. In Keep it returns stillEnding if the process needs more time; Keep then calls it again.
 func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration) error {
 	if err := endProcess(ctx, j, r, id, grace); err != nil {
@@ -170,7 +170,7 @@ func (j *job) resumed(ctx context.Context, task client.Task) (client.ProcessStat
 	return client.Running, nil
 }
 
-// ask sends a process the stop signal of its image, waits at most grace, and returns the status after that.
+// ask sends a process the stop signal of its container, waits at most grace, and returns the status after that.
 func (j *job) ask(
 	ctx context.Context, r *record, id string, task client.Task, grace time.Duration,
 ) (client.ProcessStatus, error) {
@@ -213,7 +213,7 @@ const keepPatience = 2 * time.Second
 type endingProcess struct {
 	Container string    `json:"container"`
 	Pid       uint32    `json:"pid"`
-	Until     time.Time `json:"until"` // then it is killed
+	Until     time.Time `json:"until"` // time at which it is killed
 }
 
 // isOf reports whether e is the process of a container. e may be nil.
@@ -221,15 +221,15 @@ func (e *endingProcess) isOf(container string, pid uint32) bool {
 	return e != nil && e.Container == container && e.Pid == pid
 }
 
-// stillEnding means that a process may run until a time.
+// stillEnding is the error for a process that may run until the given time.
 type stillEnding struct{ until time.Time }
 
 func (e *stillEnding) Error() string {
 	return "its process was asked to end, and may run until " + e.until.UTC().Format(time.DateTime) + " UTC"
 }
 
-// waitFurther returns the status of a process that Keep asked to end before, or stillEnding. A changed clock does not
-// prolong its time.
+// waitFurther returns the status of a process that an earlier Keep asked to end, or stillEnding. If the clock was set
+// back, the process still gets at most grace from now.
 func waitFurther(
 	ctx context.Context, j *job, r *record, task client.Task, grace time.Duration,
 ) (client.ProcessStatus, error) {
@@ -250,7 +250,7 @@ func waitFurther(
 	return status, nil
 }
 
-// statusOf returns the status of a process, which is client.Stopped if the daemon does not know it.
+// statusOf returns the status of a process, which is client.Stopped if the daemon has no such process.
 func statusOf(ctx context.Context, task client.Task) (client.ProcessStatus, error) {
 	status, err := task.Status(ctx)
 	if gone(err) {

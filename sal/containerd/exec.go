@@ -65,7 +65,8 @@ func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) 
 }
 
 // secretsOfProgram returns the secrets that a program receives: in the environment of its container, in its own
-// environment and as its input. Every reader of the project can read its output.
+// environment and as its input. They must be hidden in its output, because everyone with read access to the project can
+// read it.
 func secretsOfProgram(
 	ctx context.Context, j *job, r *record, args *catalog.ContainerExec,
 ) (logfile.Secrets, error) {
@@ -121,7 +122,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 		return 0, failed("run the program", err)
 	}
 	defer func() { err = errors.Join(err, p.finish(ctx, e)) }()
-	// The wait does not end with ctx, so that the end of a program which is killed because of ctx is seen, too.
+	// Wait does not end with ctx, because it must also report the end of a program that is killed after ctx has ended.
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	status, err := e.Wait(waiting)
@@ -207,7 +208,7 @@ func (p *program) finish(ctx context.Context, e client.Process) error {
 	return nil
 }
 
-// Directories for the pipes of programs, below the directory of their container. Each program has a directory in it.
+// Directories for the pipes of programs, below the directory of their container. Each program has its own subdirectory.
 const (
 	execPipes  = "exec"  // of container.exec
 	probePipes = "probe" // of health checks
@@ -215,8 +216,8 @@ const (
 
 func (j *job) pipes(name string) string { return filepath.Join(placeOf(j.Dir, j.Resource), name) }
 
-// endPrograms ends programs whose runner died. It first opens their pipes: a shim waits for that, and meanwhile answers
-// no other request about the container.
+// endPrograms ends programs whose runner died. It first opens the pipes of the programs. A shim waits until they are
+// open, and meanwhile answers no other request about the container.
 func (j *job) endPrograms(ctx context.Context, r *record) error {
 	dirs := []string{j.pipes(execPipes)}
 	if _, running := j.probing.Load(j.Resource.HostName()); !running {
@@ -308,7 +309,7 @@ func (s *signalled) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ending keeps the end of its input.
+// ending is a writer that keeps the last bytes written to it.
 type ending struct {
 	mu   sync.Mutex
 	kept []byte
@@ -334,7 +335,7 @@ func (e *ending) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// text returns the end of the input without secrets, at most maxOutput bytes.
+// text returns the end of the written bytes, at most maxOutput bytes, with secrets replaced.
 func (e *ending) text(secrets logfile.Secrets) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -344,7 +345,7 @@ func (e *ending) text(secrets logfile.Secrets) string {
 	} else {
 		text = secrets.Hide([]byte(text))
 	}
-	return printable([]byte(text[max(0, len(text)-maxOutput):])) // a name may be longer than its secret
+	return printable([]byte(text[max(0, len(text)-maxOutput):])) // a name may be longer than the secret that it replaces
 }
 
 // printable converts output to text: invalid bytes become question marks, and the rest of a character that was cut at

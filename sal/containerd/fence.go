@@ -23,8 +23,8 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	return err
 }
 
-// fence ends the container, and during a replacement the other one too. It records the stop first. An interrupted
-// replacement stays for Keep, which then starts neither container.
+// fence ends the container, and during a replacement also the other container. It records the stop first. It does not
+// finish an interrupted replacement: Keep does this later, and starts neither container.
 func fence(ctx context.Context, j *job, r *record) error {
 	if isUnfinished(r) || isRun(r) || r.Own.Phase == deleting {
 		return j.clear(ctx, r)

@@ -23,9 +23,10 @@ import (
 	"writ/sal/logfile"
 )
 
-// The files of a container are in containers/NAME/ID.files, numbered in the order of their paths. Each is mounted into
-// the container read-only, so the program sees a change of its content. Only root of the host can enter the directory.
-// ID.masks has the secrets in files, so that logs can hide them. Both are removed with the container.
+// The files of a container are in containers/NAME/ID.files, numbered in the order of their paths. Each file is mounted
+// into the container read-only, so the program sees a change of its content. Only root of the host can enter the
+// directory. ID.masks contains the secrets that occur in files, so that logs can hide them. Both are removed with the
+// container.
 
 func filesDir(d *Driver, resource writ.ResourceID, id string) string {
 	return filepath.Join(placeOf(d.Dir, resource), id+".files")
@@ -35,8 +36,8 @@ func masksPath(d *Driver, resource writ.ResourceID, id string) string {
 	return filepath.Join(placeOf(d.Dir, resource), id+".masks")
 }
 
-// sourceOf returns the source of the mount of a file in a new container. For a container with its own users, it is on
-// its stage.
+// sourceOf returns the source of the mount of a file in a new container. For a container with its own users, the source
+// is on the stage of the container; see package stage.
 func sourceOf(d *Driver, r *record, i int) string {
 	dir := filesDir(d, r.Resource, r.Own.Other)
 	if r.Own.IDs != 0 {
@@ -128,11 +129,11 @@ func changeFiles(ctx context.Context, j *job, r *record, args *catalog.Container
 	if err != nil {
 		return err
 	}
-	// first: the program may log a new secret at once
+	// before the files, because the program may log a new secret at once
 	if err := writeMasks(j, r.Own.Container, args, earlier); err != nil {
 		return sal.HostError("write the files of "+r.Resource.String(), err)
 	}
-	j.health.Interrupt(j.Resource) // a probe that began before does not know the new secrets
+	j.health.Interrupt(j.Resource) // a probe that began before does not hide the new secrets
 	dir, signal := filesDir(j.Driver, r.Resource, r.Own.Container), false
 	for i, f := range files {
 		if !all && old.Files[f.Path].Text.Equal(args.Files[f.Path].Text) {
@@ -150,8 +151,8 @@ func changeFiles(ctx context.Context, j *job, r *record, args *catalog.Container
 	return signalProgram(ctx, j, r)
 }
 
-// replacesForFiles reports whether a change of files needs a new container. A new container has a new log, so it needs no
-// earlier secrets.
+// replacesForFiles reports whether a change of files needs a new container. It returns true if the container has more
+// than maxEarlier earlier secrets: a new container has a new log, which does not contain them.
 func replacesForFiles(j *job, r *record) bool {
 	old, err := argsOf(r)
 	if err != nil {
@@ -182,7 +183,7 @@ func signalProgram(ctx context.Context, j *job, r *record) error {
 	return nil
 }
 
-// changeFile changes the content of an existing file. Its owner stays.
+// changeFile changes the content and mode of an existing file. The file keeps its owner.
 func changeFile(path string, f *runtimespec.File) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -274,8 +275,8 @@ func addMasks(all logfile.Secrets, texts []catalog.Text) error {
 // their number.
 const maxEarlier = 256
 
-// earlierMasks returns the stored secrets of a container that its new arguments do not have. Its log may contain them, and
-// its program may still print them.
+// earlierMasks returns the stored secrets of a container that its new arguments do not contain. Its log may contain
+// them, and its program may still print them.
 func earlierMasks(d *Driver, r *record, args *catalog.ContainerCreate) (logfile.Secrets, error) {
 	stored, err := storedMasks(d, r)
 	if err != nil {
@@ -286,8 +287,8 @@ func earlierMasks(d *Driver, r *record, args *catalog.ContainerCreate) (logfile.
 	return stored, err
 }
 
-// writeMasks stores the secrets of a container for its logs, together with earlier ones. If all of them are variables,
-// the daemon has them.
+// writeMasks stores the secrets of a container for its logs, together with earlier secrets. It stores none if every
+// secret is the whole value of a variable, because secretsOf then reads the values from the daemon.
 func writeMasks(j *job, id string, args *catalog.ContainerCreate, earlier logfile.Secrets) error {
 	path := masksPath(j.Driver, j.Resource, id)
 	inFiles := slices.ContainsFunc(slices.Collect(maps.Values(args.Files)),

@@ -11,24 +11,26 @@ import (
 	"writ/sal/catalog"
 )
 
-// A replacement is a handover if both containers publish ports, the new one has a short health check, and neither writes to
-// a volume or has a device. Then the old container runs until the new one is healthy. The new one has a network namespace
-// of its own, so its addresses on networks differ. The published ports move in one transaction of the packet filter. The
-// old container ends when it has no open connections, or after drainLimit. A failure before the move leaves the old
-// container unchanged.
+// A replacement is a handover if both containers publish ports and the new container has a short health check. Also,
+// neither container may write to a volume or have a device. Then the old container runs until the new one is healthy.
+// The new container has its own network namespace, so it has other addresses on networks. The published ports move in
+// one transaction of the packet filter. The old container ends when it has no open connections, or after drainLimit. A
+// failure before the move leaves the old container unchanged.
 //
-// Both run at the same time, so the node needs memory for both. The supervisor does not reserve it.
+// Both containers run at the same time, so the node needs memory for both. The supervisor does not reserve the
+// additional memory.
 
 // attachment holds the network properties of a container.
 type attachment struct {
-	// Side is 0 or 1. A container and its replacement by handover have different sides, and with them different network
+	// Side is 0 or 1. A container and its replacement by handover have different sides, and therefore different network
 	// namespaces.
 	Side      int      `json:"side,omitempty"`
 	Namespace string   `json:"namespace,omitempty"` // file of its network namespace
 	Addresses []string `json:"addresses,omitempty"`
-	// Addresses on networks with IPv4; empty after an upgrade until the next start.
+	// IPv4 contains the addresses on networks with IPv4. After an upgrade from a version without this field, it is empty
+	// until the next start.
 	IPv4 []string `json:"ipv4,omitempty"`
-	// Nameservers are for the container's /etc/resolv.conf. If empty, it keeps the file of its image.
+	// Nameservers are for the container's /etc/resolv.conf. If empty, the container keeps the file of its image.
 	Nameservers []netip.Addr `json:"nameservers,omitempty"`
 	// Published are its ports on the node.
 	Published []catalog.Published `json:"published,omitempty"`
@@ -68,8 +70,8 @@ func ownersOf(r *record) []sal.Owner {
 	return []sal.Owner{ownerOn(r, 0), ownerOn(r, 1)}
 }
 
-// canHandOver reports whether a container with published ports can be replaced by a handover. The new one has a health
-// check.
+// canHandOver reports whether a container can be replaced by a handover. The caller has checked that the new container
+// has a health check.
 func canHandOver(old, next *catalog.ContainerCreate) bool {
 	writes := func(m catalog.Mount) bool { return !m.ReadOnly }
 	return len(old.Publish) > 0 && len(next.Publish) > 0 && len(old.Devices) == 0 && len(next.Devices) == 0 &&
@@ -77,7 +79,7 @@ func canHandOver(old, next *catalog.ContainerCreate) bool {
 		!slices.ContainsFunc(slices.Concat(old.Volumes, next.Volumes), writes)
 }
 
-// takePorts moves the published ports of the replaced container to the new one.
+// takePorts moves the published ports of the replaced container to the new container.
 func takePorts(ctx context.Context, j *job, r *record) error {
 	args, err := argsOf(r)
 	if err != nil {
@@ -88,7 +90,7 @@ func takePorts(ctx context.Context, j *job, r *record) error {
 	return err
 }
 
-// returnPorts undoes takePorts, as far as it was done.
+// returnPorts undoes takePorts, even if takePorts was interrupted.
 func returnPorts(ctx context.Context, j *job, r *record) error {
 	args, err := decode(r.Operation, r.Own.Beside)
 	if err != nil {

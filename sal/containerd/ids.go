@@ -27,9 +27,9 @@ import (
 
 // A container has a user namespace: its users and groups from 0 to userns.Many-1 map to host numbers that it shares
 // with no other container or user. Root in a container therefore has no rights on the host or in other containers. The
-// numbers are in the container's record before any file or process uses them, and until all of those are gone. Files on
-// disk have the numbers from inside the container; its layer and its volumes are mounted with mapped IDs. A container
-// that was made before this feature keeps the users of the host until it is deleted.
+// record of the container contains the numbers before any file or process uses them, until no file or process uses them
+// any more. The files on disk have the numbers that the container sees, because its layer and its volumes are mounted
+// with mapped IDs. A container that was made before this feature keeps the users of the host until it is deleted.
 
 // recordMaking chooses the users of a new container and records that it is being made.
 func (j *job) recordMaking(ctx context.Context, r *record) error {
@@ -42,8 +42,8 @@ func (j *job) recordMaking(ctx context.Context, r *record) error {
 	return j.put(r, making)
 }
 
-// chooseIDs returns the first user number for a new container. It returns 0 if this host does not support user mapping
-// and IDs were not requested explicitly.
+// chooseIDs returns the first user number for a new container. If this host does not support user mapping, it returns
+// 0, or DRIVER_MISSING if IDs were requested explicitly. It returns DRIVER_REFUSED if no numbers are left.
 func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 	if !j.IDs.Used() {
 		return 0, nil
@@ -105,8 +105,9 @@ func stageOf(d *Driver, id string) stage.Stage {
 	return stage.Stage{Dir: filepath.Join(d.Dir, "stages", id), Step: d.Step.step}
 }
 
-// onStage fills the stage of a container, calls `do`, and clears the stage. root is the root mount for the process, if
-// the daemon does not mount it. The stage of a container without its own users only has device nodes.
+// onStage fills the stage of a container, calls `do`, and clears the stage. root is the mount of the root file system
+// for the process, or nil if the daemon mounts it. The stage of a container without its own users only has device
+// nodes.
 func onStage(
 	ctx context.Context, j *job, r *record, id string, args *catalog.ContainerCreate,
 	do func(root []mounting.Mount) error,

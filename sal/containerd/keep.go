@@ -15,15 +15,15 @@ import (
 	"writ/sal/catalog"
 )
 
-// Keep compares a container with its record and repairs it: it finishes interrupted operations, restarts the container
-// if it should run, and ends it if it should not. After a reboot it starts every container whose policy is not "never".
-// Repairs by Run since the last Keep are reported as well.
+// Keep compares a container with its record and repairs it. It finishes interrupted operations, restarts the container
+// if it should run, and ends it if it should not run. After a reboot it starts every container whose policy is not
+// "never". Repairs by Run since the last Keep are reported as well.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	drift, err := mend(ctx, d, resource, d.locks.Take)
 	return append(d.restarts.takeRepairs(resource.HostName()), drift...), err
 }
 
-// mend repairs a container under its lock and returns the drift, without earlier repairs by Run.
+// mend repairs a container under its lock and returns the drift, without the repairs that Run made earlier.
 func mend(ctx context.Context, d *Driver, resource writ.ResourceID, lock locking) ([]sal.Drift, error) {
 	j, r, done, err := beginOn(ctx, d, resource, lock, d.reachCached)
 	if err != nil || r == nil {

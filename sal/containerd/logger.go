@@ -25,7 +25,7 @@ import (
 // The first argument of a logger process, before the path of its file.
 const (
 	loggerWord      = "container-log"
-	splitLoggerWord = "container-logs" // the error output gets a file of its own, see errorLogPath
+	splitLoggerWord = "container-logs" // the error output gets its own file, see errorLogPath
 )
 
 // errorLogPath returns the path of a separate log of the error output.
@@ -76,7 +76,7 @@ func Logger(args []string) int {
 		if root == 0 {
 			break
 		}
-		if err := f.Chown(root, root); err != nil { // otherwise it could not open /dev/stdout
+		if err := f.Chown(root, root); err != nil { // otherwise the container could not open /dev/stdout
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -85,7 +85,7 @@ func Logger(args []string) int {
 	if args[1] == splitLoggerWord {
 		paths = append(paths, errorLogPath(path))
 	}
-	var logs []*rotated // the last one is also for the outputs without one
+	var logs []*rotated // the last log also receives the outputs without their own log
 	for _, path := range paths {
 		log := &rotated{log: logfile.Log{Path: path}}
 		if err := log.open(); err != nil {
@@ -187,7 +187,7 @@ func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.O
 	}, nil
 }
 
-// log returns the log of the current container. Values of secrets in its environment are masked.
+// log returns the log of the current container, which hides the secrets in its environment and files.
 func (j *job) log(ctx context.Context, r *record) (*logfile.Log, error) {
 	log := logOf(j.Dir, r)
 	var err error
@@ -254,7 +254,7 @@ func (d *Driver) Written(ctx context.Context, resource writ.ResourceID, after st
 		return false, err
 	}
 	j := &job{Driver: d, Request: sal.Request{Resource: resource}, daemon: daemon}
-	log, err := j.log(d.in(ctx), r) // knows the secrets, and withholds text that may begin one
+	log, err := j.log(d.in(ctx), r) // hides secrets, and withholds text that may be the beginning of one
 	if err != nil {
 		return false, err
 	}

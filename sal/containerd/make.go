@@ -50,7 +50,7 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	return j.outcome(ctx, r, change)
 }
 
-// create makes and starts the first container of a resource. If it fails, nothing is left.
+// create makes and starts the first container of a resource. If it fails, it removes everything that it made.
 func (j *job) create(ctx context.Context, left *record) (*record, error) {
 	plan, err := j.plan(ctx)
 	if err != nil {
@@ -78,9 +78,9 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 	return r, nil
 }
 
-// replace makes a new container beside the current one and switches to it. The old container is unchanged until the new
-// one is complete. The new one is started unless `stopped` is set. If a new one with a health check does not become
-// healthy, the old one is started again.
+// replace makes a new container beside the current container and switches to it. The old container is unchanged until
+// the new container is complete. The new container is started unless `stopped` is set. If it has a health check and
+// does not become healthy, the old container is started again.
 func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	plan, err := j.plan(ctx)
 	if err != nil {
@@ -138,7 +138,8 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	if err := j.unshared(ctx, plan.args); err != nil {
 		return err
 	}
-	// A concurrent delete marks the image first and checks for users then.
+	// Check the image again after the record is written: a concurrent deletion of the image marks it before it checks for
+	// users.
 	if _, err := imageOf(ctx, j, plan.args); err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func nextPhase(r *record, args *catalog.ContainerCreate) phase {
 // connect makes the network namespace, or recreates it after a reboot.
 func (j *job) connect(ctx context.Context, r *record, args *catalog.ContainerCreate) error {
 	if len(args.Networks) == 0 && len(args.Publish) == 0 && r.Own.Namespace == "" {
-		return nil // runc makes one with a loopback interface for each run
+		return nil // runc makes a namespace with a loopback interface for each run
 	}
 	if j.Networks == nil {
 		return writ.Errorf(writ.CodeDriverMissing, "this node has no networks for containers").
@@ -217,7 +218,7 @@ func (j *job) connect(ctx context.Context, r *record, args *catalog.ContainerCre
 	return publish(ctx, j, r, args.Publish)
 }
 
-// activate starts the current container, unless it is stopped, and removes the other one.
+// activate starts the current container, unless it is stopped, and removes the other container.
 func (j *job) activate(ctx context.Context, r *record) error {
 	if r.Own.Phase == checking {
 		return activateChecked(ctx, j, r)
@@ -250,7 +251,7 @@ func (j *job) activate(ctx context.Context, r *record) error {
 
 // dropReplacement removes an unfinished replacement.
 func (j *job) dropReplacement(ctx context.Context, r *record) error {
-	if r.Own.Phase != replacing { // it is the current container already
+	if r.Own.Phase != replacing { // the replacement is the current container already
 		return nil
 	}
 	if err := j.discard(ctx, r, r.Own.Other, 0); err != nil {

@@ -36,7 +36,7 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 		if err != nil {
 			return nil, err
 		}
-		if err := sal.ReclaimDisk(volume.Dir, j.Step.step); err != nil { // from a machine whose record was lost
+		if err := sal.ReclaimDisk(volume.Dir, j.Step.step); err != nil { // a machine whose record was lost may own it
 			return nil, sal.HostError("take the volume "+m.Volume.Name+" back", err)
 		}
 		access := "rw"
@@ -48,7 +48,7 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 		})
 	}
 	files := writtenFiles
-	if len(args.Networks) == 0 { // resolv.conf comes with a network
+	if len(args.Networks) == 0 { // resolv.conf is mounted only with a network
 		files = files[:1]
 	}
 	return all, mountPoints(all, slices.Concat(files, args.Tmpfs))
@@ -108,8 +108,8 @@ func parentOf(to string, volumes []specs.Mount) (parent specs.Mount, ok bool) {
 	return parent, ok
 }
 
-// lacks reports whether an entry is missing in a directory. Where a link leads out of the directory, the runtime
-// decides.
+// lacks reports whether an entry is missing in a directory. It returns false if a symbolic link leads out of the
+// directory, and leaves the check to the runtime.
 func lacks(dir, name string) (bool, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

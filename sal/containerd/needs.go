@@ -58,7 +58,7 @@ func (d *Driver) Needs() []needs.Need {
 	}
 }
 
-// checkControllers checks for the cgroup controllers of containers, in version 2 or 1.
+// checkControllers checks that the kernel has the cgroup controllers that containers need, in cgroup version 2 or 1.
 func checkControllers(context.Context) (string, error) {
 	const groups = "/sys/fs/cgroup"
 	offered, _ := os.ReadFile(filepath.Join(groups, "cgroup.controllers"))

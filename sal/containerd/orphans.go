@@ -45,7 +45,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		}
 	}
 
-	// Records are read last, so that everything made before has its record.
+	// Records are read last, so that each object listed above already has its record.
 	records, damaged, err := recordsIn(d.Dir).List()
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, nil
 }
 
-// recordIndex holds the objects that records account for.
+// recordIndex holds the objects that belong to records.
 type recordIndex struct {
 	containers, images, places map[string]bool
 	uids                       map[writ.UID]bool
@@ -116,7 +116,7 @@ func indexOf(records []*record, damaged []sal.Damaged) *recordIndex {
 	return k
 }
 
-// has reports whether a record, possibly damaged, accounts for a container at the daemon.
+// has reports whether a record, possibly a damaged one, refers to a container at the daemon.
 func (k *recordIndex) has(id string) bool {
 	return k.containers[id] || slices.ContainsFunc(k.damaged, func(d sal.Damaged) bool { return isOf(d.HostName, id) })
 }

@@ -7,8 +7,8 @@ import (
 	"writ/sal/containerd/imagestore"
 )
 
-// failed converts an error of the daemon, which may be nil, to one for people. `doing` continues "cannot ", such as
-// "find the container".
+// failed converts an error of the daemon to a *writ.Error for people. It returns nil for nil. `doing` continues "cannot
+// ", such as "find the container".
 func failed(doing string, err error) error { return imagestore.Failed(doing, err) }
 
 // gone reports whether an error means "not found".

@@ -16,11 +16,11 @@ import (
 // pauses are the pauses before the restart of a container that ended.
 var pauses = sal.Pauses{First: time.Second, Longest: 5 * time.Minute, Steady: time.Minute}
 
-// maxRepairs limits the repairs that are remembered for each container. Older ones are dropped.
+// maxRepairs limits the repairs that are remembered for each container. Older repairs are dropped.
 const maxRepairs = 5
 
-// restarts holds the pauses of containers that keep ending, and repairs by Run that Keep has not reported yet. Its keys
-// are host names. The zero value is empty.
+// restarts holds the pauses of containers that end repeatedly, and the repairs by Run that Keep has not reported yet.
+// Its keys are host names. The zero value is empty.
 type restarts struct {
 	sal.Restarts
 	mu      sync.Mutex
@@ -94,7 +94,7 @@ func (j *job) recordEnd(r *record, now containerState) (*lastExit, error) {
 	return end, j.put(r, r.Own.Phase)
 }
 
-// show sets the fields of a handle.
+// show sets the fields of a handle that describe the last end. e may be nil.
 func (e *lastExit) show(c *catalog.Container) {
 	c.LastExitCode, c.OutOfMemory = catalog.NeverEnded, false
 	if e != nil {

@@ -16,9 +16,10 @@ import (
 )
 
 // A container of container.run exists until its program has ended. Its record is in phase making until the process is
-// made. It is in phase pending before the program is started for the first time, and then no other process is made. So
-// a process in the state Created has not started, and a missing one may have run. In phase finished, the record has the
-// exit code. The result is stored before the container is removed, and its record last. See docs/decisions/0069.
+// made. The record enters phase pending before the program is started. In this phase, no further process is made. So a
+// process in the state Created has not started, and the program of a missing process may have run. In phase finished,
+// the record contains the exit code. The result is stored before the container is removed, and the record is removed
+// last. See docs/decisions/0069.
 
 const (
 	// stopGrace is the time for a program to exit when its call is cancelled or exceeds its time limit.
@@ -39,7 +40,7 @@ func (s *runState) isOver() bool {
 	return s.Abandoned || !s.Until.IsZero() && time.Now().After(s.Until)
 }
 
-// isRun reports whether a record is of container.run.
+// isRun reports whether a record belongs to a call of container.run.
 func isRun(r *record) bool { return r != nil && r.Own.Run != nil }
 
 var _ sal.Resuming = (*Driver)(nil)
@@ -53,7 +54,8 @@ func resultsOf(d *Driver) *sal.Results {
 	return &sal.Results{Dir: filepath.Join(d.Dir, "results"), Step: d.Step.step}
 }
 
-// runProgram is container.run.
+// runProgram implements container.run. If the outcome of a repeatable program is unknown, it runs the program again, at
+// most maxReruns times.
 func runProgram(ctx context.Context, j *job) (sal.Outcome, error) {
 	for reruns := 0; ; reruns++ {
 		ended, err := resultOf(ctx, j)
@@ -66,7 +68,7 @@ func runProgram(ctx context.Context, j *job) (sal.Outcome, error) {
 	}
 }
 
-// resultOf returns the result of the program. It runs the program unless an earlier job of the call did.
+// resultOf returns the result of the program. It runs the program unless an earlier job of the call has started it.
 func resultOf(ctx context.Context, j *job) (*sal.Ended, error) {
 	results := resultsOf(j.Driver)
 	if err := results.Prune(time.Now(), j.Call); err != nil {
@@ -91,7 +93,8 @@ func resultOf(ctx context.Context, j *job) (*sal.Ended, error) {
 	return ended, results.MarkReturned(j.Request, ended)
 }
 
-// recordOfRun returns the record of an interrupted job of the call, or nil if the name is free.
+// recordOfRun returns the record of an interrupted job of the call, or nil if the name is free. If the name is in use,
+// it returns RESOURCE_CONFLICT or RESOURCE_BUSY.
 func recordOfRun(ctx context.Context, j *job) (*record, error) {
 	records := recordsIn(j.Dir)
 	r, err := records.Get(j.Resource)
@@ -109,14 +112,15 @@ func recordOfRun(ctx context.Context, j *job) (*record, error) {
 	case r.UID == j.UID:
 		return r, nil
 	}
-	// The datacenter has given the call of this record up.
+	// The datacenter has given up the call of this record.
 	if err := releaseName(ctx, j, r); err != nil {
 		return nil, err
 	}
 	return nil, nil
 }
 
-// releaseName removes the container of an earlier call whose program has ended. It returns RESOURCE_BUSY if it runs.
+// releaseName removes the container of an earlier call whose program has ended. It returns RESOURCE_BUSY if the program
+// still runs.
 func releaseName(ctx context.Context, j *job, r *record) error {
 	now, err := inspect(ctx, j.daemon, r.Own.Container)
 	if err != nil {
@@ -200,7 +204,7 @@ func pause(ctx context.Context, j *job, why error) {
 
 // startProgram starts a created process. A cancelled start might still begin later, so the start does not end with ctx.
 func startProgram(ctx context.Context, j *job, r *record) error {
-	// A runner that ended after it had made the process has left a stage.
+	// A runner that ended after it had made the process may have left a stage.
 	if err := stageOf(j.Driver, r.Own.Container).Clear(); err != nil {
 		return err
 	}
@@ -232,7 +236,7 @@ func isRefusal(err error) bool {
 
 // awaitEnd waits until the program has probably ended.
 func awaitEnd(ctx context.Context, j *job, r *record) {
-	waiting, cancel := context.WithTimeout(ctx, sweep) // the daemon may have been restarted without an answer
+	waiting, cancel := context.WithTimeout(ctx, sweep) // a daemon that restarts may never answer Wait
 	defer cancel()
 	task, err := j.task(waiting, r.Own.Container)
 	var ended <-chan client.ExitStatus
@@ -302,8 +306,8 @@ func concludeUnasked(ctx context.Context, j *job, r *record) error {
 // stoppedReason describes a program that was ended.
 const stoppedReason = "it was ended, because the call was cancelled or exceeded its time limit"
 
-// conclude stores the result of an ended program and removes its container. `read` reads an output. It continues after
-// ctx has ended.
+// conclude stores the result of an ended program and removes its container. `read` reads an output. conclude continues
+// after ctx has ended.
 func conclude(
 	ctx context.Context, j *job, r *record, read func(*logfile.Log) (string, error),
 ) (*sal.Ended, error) {
@@ -323,8 +327,8 @@ func conclude(
 	return &ended, store(ctx, j, r, ended)
 }
 
-// storeUnknown stores that the outcome of the program is unknown, and removes its container. attempt is the attempt
-// that returns this, or 0.
+// storeUnknown stores that the outcome of the program is unknown, and removes its container. attempt is the number of
+// the attempt that returns this result, or 0 if no attempt waits for it.
 func storeUnknown(ctx context.Context, j *job, r *record, attempt int, why string) (*sal.Ended, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
@@ -342,8 +346,8 @@ func store(ctx context.Context, j *job, r *record, ended sal.Ended) error {
 	return j.clear(ctx, r)
 }
 
-// stopProgram ends the program of a call that has ended. If the runner stops, the program runs on. If the program has
-// ended by itself, stopProgram returns its result.
+// stopProgram ends the program of a call that has ended. If the runner stops, the program continues to run. If the
+// program has ended by itself, stopProgram returns its result.
 func stopProgram(ctx context.Context, j *job, r *record) (*sal.Ended, error) {
 	if errors.Is(context.Cause(ctx), sal.ErrStopping) {
 		return nil, ctx.Err()
@@ -358,7 +362,7 @@ func stopProgram(ctx context.Context, j *job, r *record) (*sal.Ended, error) {
 			}
 			return concludeAsked(ctx, j, r)
 		}
-		r.Own.Run.Abandoned = true // if the daemon is away, Keep ends it later
+		r.Own.Run.Abandoned = true // if the daemon is unreachable, Keep ends the program later
 		if err := j.put(r, r.Own.Phase); err != nil {
 			return nil, err
 		}
@@ -370,7 +374,7 @@ func stopProgram(ctx context.Context, j *job, r *record) (*sal.Ended, error) {
 	return ended, err
 }
 
-// recoverRun is recovered for a record of container.run.
+// recoverRun implements recovered for a record of container.run.
 func recoverRun(ctx context.Context, j *job, r *record) (left, recovered *record, err error) {
 	if err := keepRun(ctx, j, r); err != nil {
 		return nil, nil, err
@@ -379,8 +383,8 @@ func recoverRun(ctx context.Context, j *job, r *record) (left, recovered *record
 	return nil, r, err
 }
 
-// keepRun ends and removes a program after the time limit of its attempt. Before that, the job of the call may come
-// again.
+// keepRun ends and removes a program after the time limit of its attempt. Before the time limit, the supervisor may
+// send the job again.
 func keepRun(ctx context.Context, j *job, r *record) error {
 	switch {
 	case !r.Own.Run.isOver():

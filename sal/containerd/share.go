@@ -14,11 +14,11 @@ import (
 	"writ/sal/containerd/health"
 )
 
-// Containers that share a port get its new connections while they are ready: the program runs and, with a health check,
-// is healthy. A container leaves the port before it ends.
+// Containers that share a port get its new connections while they are ready. A container is ready if its program runs
+// and, with a health check, is healthy. A container leaves the port before it ends.
 
 const (
-	// drainLimit limits the time until a container with open connections ends that gets no new ones.
+	// drainLimit limits how long a container that gets no new connections waits for its open connections before it ends.
 	drainLimit = 10 * time.Second
 	// drainPause is the pause between two counts of these connections.
 	drainPause = 100 * time.Millisecond
@@ -37,14 +37,15 @@ func sharesPorts(r *record) bool {
 // sharing serialises changes of the readiness of containers. Its maps have the host names of containers as keys.
 type sharing struct {
 	mu sync.Mutex
-	// leaving holds containers that left their ports, until their operation is done. A change of their health has no
-	// effect.
+	// leaving holds containers that have left their ports, until the operation that ends them is done. Meanwhile, a
+	// change of their health does not change their readiness.
 	leaving map[string]bool
-	// following holds when the next change after a change of health is permitted, unless that has passed.
+	// following holds the next time at which a change of health may change the ports. Times in the past are removed.
 	following map[string]time.Time
 }
 
-// await waits until a container's ports may follow its health. It returns false if ctx ends, or if another call waits.
+// await waits until a change of a container's health may change its ports. It returns false if ctx ends, or if another
+// call already waits.
 func (s *sharing) await(ctx context.Context, name string) bool {
 	now := time.Now()
 	s.mu.Lock()
@@ -76,8 +77,8 @@ func setReadiness(ctx context.Context, d *Driver, r *record, readiness sal.Readi
 	return publishing.Publisher().SetReadiness(ctx, ownerOf(r), readiness)
 }
 
-// updateReadiness sets the readiness of a container that shares a port to its present state. In other phases than ready,
-// the container leaves or joins in the course of its operation.
+// updateReadiness sets the readiness of a container that shares a port to its present state. In other phases than
+// ready, it has no effect: the operation that runs determines the readiness.
 func updateReadiness(ctx context.Context, j *job, r *record) error {
 	if !sharesPorts(r) || r.Own.Phase != ready {
 		return nil
@@ -107,7 +108,7 @@ func readinessOf(d *Driver, r *record) sal.Readiness {
 	return sal.Doubtful
 }
 
-// demote makes shared ports lead to other containers while a program is restarted, if there are any.
+// demote makes shared ports lead to other containers while a program is restarted, if other containers share them.
 func demote(ctx context.Context, j *job, r *record) error {
 	if !sharesPorts(r) || r.Own.Phase != ready {
 		return nil
@@ -135,7 +136,7 @@ func followHealth(ctx context.Context, d *Driver, s health.Subject) error {
 	return setReadiness(ctx, d, r, readinessOf(d, r))
 }
 
-// leave makes shared ports lead to other containers, and waits for open connections at most limit.
+// leave makes shared ports lead to other containers, and waits at most limit for the end of open connections.
 func leave(ctx context.Context, j *job, r *record, limit time.Duration) error {
 	if !sharesPorts(r) {
 		return nil
@@ -143,7 +144,7 @@ func leave(ctx context.Context, j *job, r *record, limit time.Duration) error {
 	if err := stopSharing(ctx, j, r); err != nil {
 		return err
 	}
-	if j.keeps && r.Own.Ending != nil { // an earlier call has waited for them
+	if j.keeps && r.Own.Ending != nil { // an earlier call has waited for the connections
 		return nil
 	}
 	drain(ctx, j, ownerOf(r), limit)
@@ -160,8 +161,8 @@ func stopSharing(ctx context.Context, j *job, r *record) error {
 	return setReadiness(ctx, j.Driver, r, sal.NotReady)
 }
 
-// drain waits until an owner that gets no new connections has no open ones, at most limit. In Keep it waits at most
-// keepPatience.
+// drain waits, at most limit, until an owner that gets no new connections has no open connections. In Keep, it waits at
+// most keepPatience.
 func drain(ctx context.Context, j *job, owner sal.Owner, limit time.Duration) {
 	publishing, ok := j.Networks.(sal.Publishing)
 	if !ok {
@@ -171,7 +172,7 @@ func drain(ctx context.Context, j *job, owner sal.Owner, limit time.Duration) {
 		limit = min(limit, keepPatience)
 	}
 	for end, said := time.Now().Add(limit), false; time.Now().Before(end); said = true {
-		if sleep.For(ctx, drainPause) != nil { // also for packets that are on their way
+		if sleep.For(ctx, drainPause) != nil { // once in any case, for packets in transit
 			return
 		}
 		open, err := publishing.Publisher().Connections(ctx, owner)

@@ -40,7 +40,7 @@ const (
 	period = 100_000
 )
 
-// Labels of containers at the daemon. They contain no texts of a script.
+// Labels of containers at the daemon. They contain no values that may be secret.
 const (
 	labelResource = "writ.resource" // writ.ResourceID.HostName
 	labelProject  = "writ.project"
@@ -61,7 +61,7 @@ type plan struct {
 	init     string              // path of the init program on the host; "" for none
 	devices  []device.Device     // in the order of the arguments
 
-	imageCheck []string // command of the image's health check, if the request asks for it; known when it is unpacked
+	imageCheck []string // command of the image's health check, if the request needs it; set after the image is unpacked
 }
 
 // plan resolves everything that the request names.
@@ -96,7 +96,7 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 	return p, err
 }
 
-// imageOf returns the image of a container: a fetched archive, or one at a registry.
+// imageOf returns the image of a container: an archive that the image driver fetched, or an image at a registry.
 func imageOf(ctx context.Context, j *job, args *catalog.ContainerCreate) (imagestore.Image, error) {
 	if imageref.Looks(args.Image.Name) {
 		return atRegistry(j, args)
@@ -152,7 +152,7 @@ func (j *job) write(r *record) error {
 	if err == nil {
 		err = os.WriteFile(writtenFile(j.Dir, r, "hosts"), []byte(hosts.String()), 0o644)
 	}
-	if err == nil { // even without nameservers, because a container that was made with some mounts the file
+	if err == nil { // even without nameservers: a container that was made with nameservers mounts the file
 		err = os.WriteFile(writtenFile(j.Dir, r, "resolv.conf"), []byte(resolv.String()), 0o644)
 	}
 	if err != nil {
@@ -184,7 +184,8 @@ func ownNames(r *record) []string {
 	return all
 }
 
-// register makes the container at the daemon: its image, its layer and its record there.
+// register makes the container at the daemon: it unpacks the image, and makes the layer and the daemon's container
+// object.
 func (j *job) register(ctx context.Context, r *record, p *plan) error {
 	keeps, err := imagestore.Snapshotter(ctx, j.daemon)
 	if err != nil {
@@ -195,7 +196,8 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		return err
 	}
 	defer done()
-	// This message is the same if the daemon has the image already: another one would reveal images of other projects.
+	// This message is the same if the daemon has the image already, because a different message would reveal images of
+	// other projects.
 	j.Progress("preparing the image")
 	image, err := j.store().Unpacked(ctx, p.image, keeps)
 	if err != nil {
@@ -335,8 +337,8 @@ func (j *job) volumes(r *record, p *plan) []specs.Mount {
 	return all
 }
 
-// renew updates the parts of a container's spec that depend on the host, before a start: the path of its init program, and
-// the paths and numbers of its devices. It returns an error if the host does not have them any more.
+// renew updates the parts of a container's spec that depend on the host, before a start: the path of its init program,
+// and the paths and numbers of its devices. It returns an error if the host no longer has the program or a device.
 func renew(ctx context.Context, j *job, r *record, args *catalog.ContainerCreate) error {
 	if !args.Init && len(args.Devices) == 0 {
 		return nil

@@ -28,7 +28,8 @@ type containerState struct {
 	exit   uint32               // exit code, if the process has ended
 }
 
-// running reports whether there is a process. A process whose shim does not answer counts, because it may be alive.
+// running reports whether the container has a process that may be running. A process whose shim does not answer counts,
+// because it may be alive.
 func (s containerState) running() bool {
 	return s.status == client.Running || s.status == client.Paused || s.status == client.Pausing ||
 		s.status == client.Unknown
@@ -85,9 +86,9 @@ func (j *job) prepare(ctx context.Context, r *record, id string, args *catalog.C
 	})
 }
 
-// run starts the current container, whatever its state.
+// run starts the current container, whatever its state. It has no effect if the container runs.
 func (j *job) run(ctx context.Context, r *record) error {
-	// A runner that ended after it had made the process has left a stage.
+	// A runner that ended after it had made the process may have left a stage.
 	if err := stageOf(j.Driver, r.Own.Container).Clear(); err != nil {
 		return err
 	}
@@ -234,8 +235,8 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 }
 
 // removeRemains finishes the interrupted removal of a process. After the interruption, the daemon has forgotten the
-// process but keeps its shim, and does not make another one. Deleting the unknown process makes the daemon remove the
-// shim. If the daemon has forgotten the shim, too, the driver asks the shim to end.
+// process but keeps its shim, and does not make another process. Deleting the unknown process makes the daemon remove
+// the shim. If the daemon has forgotten the shim, too, the driver asks the shim to end.
 func (j *job) removeRemains(ctx context.Context, id string) error {
 	j.Step.step("remove the remains of the process")
 	_, err := j.daemon.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})

@@ -15,15 +15,16 @@ var (
 	_ sal.ImageUsers = (*Driver)(nil)
 )
 
-// ImageUsers returns the containers made from an image. They run without its file, but the driver needs it to recreate
-// them if the daemon has lost them.
+// ImageUsers returns the containers made from an image. They run without the file of the image, but the driver needs
+// the file to recreate a container that the daemon has lost.
 func (d *Driver) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
 	return recordsIn(d.Dir).UsersOfImage(image, func(r *record) (bool, error) {
 		return anyOf(r, func(args *catalog.ContainerCreate) bool { return image.Means(r.Resource.Project, args.Image) })
 	})
 }
 
-// Users returns the containers that have a volume, finished or not.
+// Users returns the containers that use a volume, including unfinished ones. It returns RECORD_DAMAGED if a record is
+// damaged, because the users are then unknown.
 func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
 	records, damaged, err := recordsIn(d.Dir).List()
 	if err != nil {
@@ -73,7 +74,8 @@ func mayRun(ctx context.Context, daemon *Connection, r *record) (bool, error) {
 	return false, nil
 }
 
-// anyOf reports whether the condition `is` holds for the arguments of the current container or of the one beside it.
+// anyOf reports whether the condition `is` holds for the arguments of the current container or of the container beside
+// it.
 func anyOf(r *record, is func(*catalog.ContainerCreate) bool) (bool, error) {
 	args, err := argsOf(r)
 	if err != nil || is(args) || r.Own.Beside == nil {
@@ -83,7 +85,8 @@ func anyOf(r *record, is func(*catalog.ContainerCreate) bool) (bool, error) {
 	return err == nil && is(args), err
 }
 
-// argsOf returns the arguments that a container was made with, in the form of container.create. They contain the names of secrets, not the values.
+// argsOf returns the arguments of a container, in the form of container.create. They contain the names of secrets, not
+// the values.
 func argsOf(r *record) (*catalog.ContainerCreate, error) { return decode(r.Operation, r.Spec) }
 
 func decode(operation string, spec sal.Spec) (*catalog.ContainerCreate, error) {
@@ -136,8 +139,8 @@ func (j *job) unshared(ctx context.Context, args *catalog.ContainerCreate) error
 }
 
 // hasVolumes returns an error if a volume of the container is missing. The record of the container is written before
-// this check, and a concurrent delete marks the volume before it checks for users, so at least one of them sees the
-// other.
+// this check, and a concurrent deletion marks the volume before it checks for users. So at least one of the two
+// operations fails.
 func (j *job) hasVolumes(ctx context.Context, args *catalog.ContainerCreate) error {
 	for _, m := range args.Volumes {
 		if _, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume); err != nil {

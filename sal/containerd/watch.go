@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// again is the pause before Run reconnects to a daemon that went away.
+	// again is the pause before Run reconnects after the connection to the daemon was lost.
 	again = time.Second
 	// sweep is the interval at which Run checks all containers, independently of events.
 	sweep = time.Minute
-	// busyPause is the pause before Run checks a container again on which an operation runs.
+	// busyPause is the pause before Run tries again to check a container on which an operation runs.
 	busyPause = time.Second
 	// longest exceeds any pause between two checks.
 	longest = time.Hour
@@ -58,19 +58,19 @@ type watcher struct {
 	due  time.Time // of next
 }
 
-// watch follows the daemon until it goes away or ctx ends.
+// watch repairs containers until the connection to the daemon is lost or ctx ends.
 func (w *watcher) watch(ctx context.Context) error {
 	records, _, err := recordsIn(w.Dir).List()
 	if err != nil {
 		return err
 	}
-	if len(records) > 0 || w.wasUsed() { // otherwise there are no containers, and perhaps no daemon
+	if len(records) > 0 || w.wasUsed() { // otherwise the driver has no containers, and the host may have no daemon
 		return w.follow(ctx)
 	}
 	return nil
 }
 
-// follow repairs containers at their ends, and all of them regularly.
+// follow repairs each container when its process ends, and all containers at least once per sweep.
 func (w *watcher) follow(ctx context.Context) error {
 	daemon, err := w.reach(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *watcher) checkWithin(pause time.Duration) {
 	}
 }
 
-// endOf returns the container whose main process ended. It ignores programs that were run in it.
+// endOf returns the container whose main process ended. It ignores the ends of other programs in a container.
 func endOf(event typeurl.Any) (id string, ok bool) {
 	v, err := typeurl.UnmarshalAny(event)
 	if err != nil {
@@ -161,12 +161,13 @@ func (w *watcher) tryLock(_ context.Context, name string) (done func(), err erro
 	return done, nil
 }
 
-// repair repairs a container that is not being made or deleted.
+// repair repairs a container that is ready and not stopped. It returns the pause before the next check; 0 means that
+// none is needed.
 func (w *watcher) repair(ctx context.Context, r *record) time.Duration {
 	if r.Own.Phase != ready || r.Own.Stopped {
 		return 0
 	}
-	// A waiting call, or a program that runs in this container, must not delay the restart of others.
+	// A waiting call, or a program that runs in this container, must not delay the restart of other containers.
 	drift, err := mend(ctx, w.Driver, r.Resource, w.tryLock)
 	if errors.Is(err, errBusy) {
 		return busyPause

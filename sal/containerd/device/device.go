@@ -1,5 +1,5 @@
-// Package device parses the devices that the operator of a node offers to containers, and finds them on the host. It does
-// not know how a container gets them.
+// Package device parses the devices that the operator of a node offers to containers, and finds them on the host. It is
+// independent of how a container gets them.
 package device
 
 import (
@@ -104,7 +104,7 @@ func (l List) Names() []string {
 	return names
 }
 
-// Present returns the offers whose device exists, and the errors about the others.
+// Present returns the offers whose device exists, and an error about the missing devices.
 func (l List) Present() (there List, missing error) {
 	for _, o := range l {
 		if _, err := o.Find(); err != nil {
@@ -163,7 +163,7 @@ func (o Offer) Find() (Device, error) {
 	}, nil
 }
 
-// Mode returns the permissions of the device's node in a container. All its users may use the device.
+// Mode returns the permissions of the device's node in a container. All users in the container may use the device.
 func (o Offer) Mode() fs.FileMode {
 	if strings.Contains(o.Access, "w") {
 		return 0o666

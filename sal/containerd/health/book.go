@@ -15,7 +15,7 @@ import (
 type State struct {
 	Container string `json:"container"`       // ID of the container at its runtime: a replacement begins without a state
 	Word      string `json:"word"`            // catalog.HealthStarting, HealthHealthy or HealthUnhealthy
-	Cause     string `json:"cause,omitempty"` // the failure that made it unhealthy, or a different one since then
+	Cause     string `json:"cause,omitempty"` // the failure that made it unhealthy, or a later failure with another cause
 }
 
 // Subject is a container with a check.
@@ -25,7 +25,7 @@ type Subject struct {
 	Check     Check
 }
 
-// retryPause is the pause before a container is probed again that could not be probed, at most its interval.
+// retryPause is the pause after a probe that was impossible or interrupted. It is limited by the interval of the check.
 const retryPause = time.Second
 
 // Book holds the health of containers. Run probes them. The zero value is empty. All methods may be called at any time
@@ -43,10 +43,10 @@ type entry struct {
 	fault    string    // Failure.Cause of state.Cause
 	began    time.Time // when its process was started, or this runner first saw it
 	due      time.Time // of its next probe
-	failures int       // in a row, as far as they count
+	failures int       // consecutive failures, without failures during the start time
 	run      int       // number of starts, to drop the results for earlier processes
 
-	cancel context.CancelFunc // ends the probe in progress; nil without one
+	cancel context.CancelFunc // ends the probe in progress; nil if no probe runs
 	ended  chan struct{}      // closed after that probe
 }
 
@@ -74,7 +74,7 @@ func (b *Book) Began(s Subject) {
 	b.begin(s)
 }
 
-// Passed records that a call found the container healthy.
+// Passed records that an operation has found the container healthy.
 func (b *Book) Passed(s Subject) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,7 +166,7 @@ func (b *Book) Run(
 // idle is the pause of Run without containers.
 const idle = time.Hour
 
-// startDue starts the probes that are due, and returns the pause before the next one.
+// startDue starts the probes that are due, and returns the pause before the next probe.
 func (b *Book) startDue(
 	ctx context.Context, probe func(context.Context, Subject) error, changed func(context.Context, Subject),
 	probes *sync.WaitGroup,

@@ -41,8 +41,8 @@ func dial(ctx context.Context, network *os.File, port uint16) (net.Conn, error) 
 	return nil, err
 }
 
-// isUnusable reports whether the kernel does not use an address of an interface yet. For IPv6, that is until it has found
-// no duplicate and made its route.
+// isUnusable reports whether an error means that the kernel does not use an address yet. An IPv6 address is usable only
+// after duplicate address detection, when its route exists.
 func isUnusable(err error) bool {
 	return errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENETUNREACH)
 }
@@ -73,7 +73,7 @@ func within(network *os.File, do func() error) error {
 	return do()
 }
 
-// addressesIn returns the addresses of a network namespace in the order of dial, without link-local ones.
+// addressesIn returns the addresses of a network namespace in the order of dial, without link-local addresses.
 func addressesIn(network *os.File) (all []netip.Addr, err error) {
 	err = within(network, func() error {
 		found, err := net.InterfaceAddrs()
@@ -168,7 +168,7 @@ func connected(fd int) error {
 	}
 	local, err := unix.Getsockname(fd)
 	if err == nil && portOf(local) == portOf(peer) {
-		// Without a listener, a socket whose own port is the port that it connects to connects to itself.
+		// Without a listener, a socket connects to itself if the kernel has chosen the destination port as its own port.
 		return unix.ECONNREFUSED
 	}
 	return err

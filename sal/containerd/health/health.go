@@ -7,7 +7,7 @@
 // HTTP and TCP probes use sockets of the container's network namespace, so a probe reaches only the container itself.
 // It tries the addresses of the container's interfaces first, because clients use these, and loopback last. It uses the
 // first address that accepts the connection. A program may therefore listen on all addresses, on one address, or on
-// loopback only. Each socket is bound to its destination address, which the kernel refuses for addresses of other hosts.
+// loopback only. Each socket is bound to its destination address. The kernel refuses this for addresses of other hosts.
 //
 // # Hostile programs
 //
@@ -40,11 +40,11 @@ type Check struct {
 	Timeout  time.Duration // of a probe
 	Retries  int           // failures in a row that make it unhealthy
 	Start    time.Duration // failures within this time after the start of the process are ignored
-	Healthy  time.Duration // Wait returns after this time without a failure since a success
+	Healthy  time.Duration // after a success, Wait returns when no probe has failed for this time
 }
 
 // Parse converts the argument health of container.create. It returns nil if the argument is missing. It validates the
-// fields again, because the client of the signer may not have done that. Errors are ARGUMENTS_INVALID.
+// fields again, because the client that signed the script may not have validated them. Errors are ARGUMENTS_INVALID.
 func Parse(h catalog.Health) (*Check, error) {
 	seconds := func(n int64) time.Duration { return time.Duration(n) * time.Second }
 	c := Check{
@@ -62,7 +62,7 @@ func Parse(h catalog.Health) (*Check, error) {
 		c.Port = uint16(h.TCP)
 	}
 	switch {
-	case kinds == 0 && h.Retries == 0: // the argument is missing: its fields have defaults
+	case kinds == 0 && h.Retries == 0: // the argument is missing; otherwise Retries has a default
 		return nil, nil
 	case kinds != 1:
 		return nil, invalid("health must have exactly one of http, tcp, command and image")
@@ -140,8 +140,8 @@ func (c Check) startPause(since time.Duration) time.Duration {
 }
 
 // Wait probes a container until it is healthy, and then returns nil. It gives up when Retries probes have failed after
-// the start time of the check, and returns the *Failure of the last one. It also gives up after a failure if too little
-// of the limit that catalog.Health announces is left. It returns *Ended at once, the error of ctx if that ends, and the
+// the start time of the check, and returns the *Failure of the last probe. It also gives up after a failure if the rest
+// of catalog.Health.Limit is shorter than Healthy. It returns *Ended at once, the error of ctx if ctx ends, and the
 // error of the Target if the last probe was impossible.
 func Wait(ctx context.Context, t Target, c Check) error {
 	start := time.Now()

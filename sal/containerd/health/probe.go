@@ -19,7 +19,7 @@ import (
 // Size limits of a probe, in bytes.
 const (
 	maxHeader = 16 << 10
-	maxBody   = 1 << 10 // only of failed requests
+	maxBody   = 1 << 10 // read only after failed requests
 	maxDetail = 300
 )
 

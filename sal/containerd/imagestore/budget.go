@@ -15,10 +15,11 @@ import (
 	"writ/sal/containerd/registry"
 )
 
-// labelBytes is the label of an image from a registry with the space of its content, packed and unpacked.
+// labelBytes is the label that holds the disk space of an image from a registry, in bytes: its blobs and its unpacked
+// layers.
 const labelBytes = "writ.bytes"
 
-// maxPulled limits the images of a project from registries. Each pull lists all images.
+// maxPulled limits the images of a project from registries, because each pull lists all images.
 const maxPulled = 1000
 
 // Budget limits the disk space of all images from registries together, and the part of each project.
@@ -27,18 +28,18 @@ type Budget struct {
 	Max int64  // in bytes; 0 means a quarter of the disk
 
 	mu      sync.Mutex
-	granted map[writ.ProjectID]int64 // to pulls that have not ended
+	granted map[writ.ProjectID]int64 // bytes that pulls in progress may use
 }
 
 // grant is the permission of a pull.
 type grant struct {
 	most    int64  // bytes that the pull may use
 	of      string // the limit that determines most, for errors
-	perFile int64  // bytes that a file of the image counts at least, on average
-	done    func() // the caller calls it when the image has its label, or after a failure
+	perFile int64  // minimum size of a file of the image in bytes, on average
+	done    func() // ends the grant: call it when the image has its label, or after a failure
 }
 
-// grant returns the number of bytes that a pull of a project may use: at most half of the free ones. So concurrent
+// grant returns the number of bytes that a pull of a project may use: at most half of the free bytes. So concurrent
 // pulls together stay below the limit. The error is QUOTA_EXCEEDED if the project has maxPulled images.
 func (b *Budget) grant(ctx context.Context, daemon *client.Client, project writ.ProjectID) (grant, error) {
 	b.mu.Lock()
@@ -71,8 +72,8 @@ func (b *Budget) grant(ctx context.Context, daemon *client.Client, project writ.
 	return g, nil
 }
 
-// divide returns the grant of a project beside these images and the grants so far. A project may use three quarters of
-// the limit, so that other projects can still pull an image. The caller holds mu.
+// divide returns the grant of a project, given these images and the grants of pulls in progress. A project may use
+// three quarters of the limit, so that other projects can still pull an image. The caller holds mu.
 func (b *Budget) divide(limit int64, all []images.Image, project writ.ProjectID) (grant, error) {
 	free, own, count := limit, limit/4*3, 0
 	take := func(by writ.ProjectID, bytes int64) {

@@ -11,8 +11,8 @@ import (
 	"writ/sal"
 )
 
-// Failed converts an error of the daemon, which may be nil, to one for people. `doing` continues "cannot ", such as
-// "find the container".
+// Failed converts an error of the daemon to a *writ.Error for people. It returns nil for nil. `doing` continues "cannot
+// ", such as "find the container".
 func Failed(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -59,7 +59,7 @@ var badEntry = []string{
 	"invalid whiteout name", "unhandled tar header type", "invalid archive", "archive/tar:", "unexpected EOF",
 }
 
-// causedByLayer reports whether an error of the unpacking repeats for each attempt.
+// causedByLayer reports whether a layer causes an error of unpacking, so that each further attempt would fail.
 func causedByLayer(why string) bool {
 	switch {
 	case strings.HasPrefix(why, "link "): // the target of a hard link is not in the image

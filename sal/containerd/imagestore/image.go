@@ -17,12 +17,12 @@ import (
 	"writ/sal/containerd/registry"
 )
 
-// Image is an image for containers, with the way to get its content.
+// Image is an image for containers, with a function that gets its content.
 type Image struct {
 	Name string // at the daemon
 	// allowed returns an error if the operator does not permit the image's registry. It is nil for an archive.
 	allowed func() error
-	// labels are the labels that a present image must have. Otherwise it is loaded again.
+	// labels are the labels that an existing image at the daemon must have. Otherwise, the image is loaded again.
 	labels map[string]string
 	// load writes the content of the image into the content store.
 	load func(ctx context.Context, s *Store) (loaded, error)
@@ -61,9 +61,10 @@ func Archive(i sal.Image) Image {
 // labelRegistry is the label of an image from a registry with the host of that registry.
 const labelRegistry = "writ.registry"
 
-// Pulled returns an image at a registry, for the containers of one project: the name at the daemon contains the project,
-// so that another project pulls the image itself. The same digest at another registry is pulled again, because the
-// operator may permit only one of them. The reference has a digest. login is called only before a pull.
+// Pulled returns an image at a registry, for the containers of one project: the name at the daemon contains the
+// project, so that another project pulls the image itself. The same digest at another registry is pulled again, because
+// the operator may permit only one of the two registries. The reference has a digest. login is called only before a
+// pull.
 func Pulled(
 	from *registry.Source, project writ.ProjectID, reference imageref.Reference,
 	login func() (registry.Login, error), progress func(string),
@@ -96,8 +97,9 @@ func Pulled(
 	}
 }
 
-// openWhole opens an archive and checks that it is complete. For missing parts, the daemon would use content from other
-// projects. The archive was checked when it was fetched, but perhaps by an earlier version with a weaker check.
+// openWhole opens an archive and checks that it is complete. For missing parts of the archive, the daemon would use
+// content from other projects. The archive was checked when it was fetched, but perhaps by an earlier version with a
+// weaker check.
 func openWhole(ctx context.Context, path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 // Snapshotters are the supported snapshotters in order of preference.
 var Snapshotters = []string{"btrfs", "overlayfs"}
 
-// Snapshotter returns the first supported snapshotter of the daemon.
+// Snapshotter returns the first supported snapshotter that the daemon has. It returns DRIVER_MISSING if the daemon has
+// none.
 func Snapshotter(ctx context.Context, daemon *client.Client) (string, error) {
 	plugins, err := daemon.IntrospectionService().Plugins(ctx, "type==io.containerd.snapshotter.v1")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package imagestore keeps the images of containers at containerd: it imports and unpacks them, and removes unused ones.
-// It does not know the containers.
+// Package imagestore keeps the images of containers at containerd: it imports and unpacks them, and removes unused
+// ones. It does not use the records of containers.
 package imagestore
 
 import (
@@ -34,8 +34,8 @@ func isImage(name string) bool {
 }
 
 // Unpacked returns an image that is complete and unpacked at the daemon. The caller must hold the lock on its name. The
-// snapshotter stores the unpacked layers. An image that is there already is also refused if the operator no longer
-// permits its registry.
+// snapshotter stores the unpacked layers. If the operator no longer permits the registry of an image, Unpacked returns
+// an error even if the image exists.
 //
 // A lease with the same name protects all parts from the daemon's garbage collection until the image is complete and
 // refers to them. A lease that a crash left is reused by the next attempt, and deleted with the image.
@@ -141,8 +141,9 @@ func (s *Store) DropUnused(ctx context.Context) error {
 	return nil
 }
 
-// drop removes an image unless a container uses it by now. It skips an image that is locked: a container is being made
-// from it. If that fails, its own cleanup removes the image. Waiting could take as long as a pull by another project.
+// drop removes an image unless a container uses it by now. It skips a locked image, from which a container is being
+// made. If the creation of that container fails, its cleanup removes the image. Waiting for the lock could take as long
+// as a pull by another project.
 func (s *Store) drop(ctx context.Context, name string) error {
 	done, free := s.Locks.Try(name)
 	if !free {

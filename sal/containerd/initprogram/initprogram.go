@@ -1,5 +1,5 @@
-// Package initprogram finds the program on a host that becomes the init process of containers. It does not know how the
-// program gets into a container.
+// Package initprogram finds the program on a host that becomes the init process of containers. It is independent of how
+// the program gets into a container.
 package initprogram
 
 import (
@@ -103,8 +103,8 @@ func above(path string) (dirs []string) {
 	}
 }
 
-// checkStatic rejects a file that is not a program, and a program with an interpreter: its libraries are not in each
-// image.
+// checkStatic rejects a file that is not a program, and a program with an interpreter, because an image may lack its
+// libraries.
 func checkStatic(path string) error {
 	program, err := elf.Open(path)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // resolver returns a client of the registry and its mirrors for one pull. Only the registry's own host, and the token
-// server that it names, get the login. The caller closes the connections at the end.
+// server that it names, get the login. The caller calls closeIdle at the end of the pull.
 func (s *Source) resolver(
 	r imageref.Reference, login Login,
 ) (resolver remotes.Resolver, logins *loginGuard, closeIdle func()) {
@@ -55,15 +55,16 @@ func (s *Source) resolver(
 // maxToken limits an answer of a token server, in bytes. Tokens have some KiB.
 const maxToken = 1 << 20
 
-// ofTokens limits the answers of token servers. The context of their requests has the limit of a blob.
+// ofTokens limits the answers of token servers to maxToken bytes. Without it, the larger limit for a blob would apply,
+// which the context of the request contains.
 type ofTokens struct{ http.RoundTripper }
 
 func (t ofTokens) RoundTrip(q *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(q.WithContext(outbound.WithMost(q.Context(), maxToken)))
 }
 
-// onlyTLS rejects requests without TLS to hosts other than this one, including the second attempts of NewHTTPFallback. It
-// also covers the server of tokens, whose address the registry chooses.
+// onlyTLS rejects requests without TLS, except to loopback addresses. This includes the second attempts of
+// NewHTTPFallback, and requests to the token server, whose address the registry chooses.
 type onlyTLS struct {
 	http.RoundTripper
 	registry string // host and port
@@ -114,7 +115,8 @@ func (t patient) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 }
 
-// retryAfter reads a number of seconds or a date.
+// retryAfter parses a Retry-After header: a number of seconds, or a date. It returns defaultWait if the header is
+// invalid.
 func retryAfter(text string) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil && seconds >= 0 {
 		return time.Duration(seconds) * time.Second

@@ -17,7 +17,7 @@ const (
 	stallLimit = time.Minute
 	// maxBreaks is how many connections in a row may break without any data.
 	maxBreaks = 3
-	// breakPause is the time between the end of a connection and the next one.
+	// breakPause is the time between the end of a connection and the start of the next connection.
 	breakPause = 200 * time.Millisecond
 )
 
@@ -29,7 +29,7 @@ type download struct {
 	ctx    context.Context //nolint:containedctx // io.Reader has no place for it
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
-	open   func(context.Context) (io.ReadCloser, error) // the result is an io.Seeker
+	open   func(context.Context) (io.ReadCloser, error) // the result must be an io.Seeker
 	body   io.ReadCloser
 	offset int64
 	breaks int
@@ -72,7 +72,7 @@ func (d *download) Read(p []byte) (int, error) {
 	}
 }
 
-// isFinal reports whether another connection would fail like this one.
+// isFinal reports whether a new connection would fail with the same error.
 func isFinal(err error) bool {
 	return slices.ContainsFunc([]error{outbound.ErrSlow, outbound.ErrLong, outbound.ErrEncoded, outbound.ErrSwitched},
 		func(final error) bool { return errors.Is(err, final) })

@@ -89,9 +89,8 @@ var publicCauses = []error{
 	outbound.ErrInsecure,
 }
 
-// publicCause returns the part of a cause for the author of a script. Errors of names, connections and certificates would
-// show names, addresses and open ports of the operator's network: the registry chooses the servers of redirects and
-// tokens.
+// publicCause returns the part of a cause for the author of a script. DNS, connection and certificate errors would show
+// names, addresses and open ports of the operator's network: the registry chooses the servers for redirects and tokens.
 func publicCause(err error) string {
 	for _, public := range publicCauses {
 		if errors.Is(err, public) {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Login is an account at a registry. It is zero for images that need none.
+// Login is an account at a registry. The zero value means that no account is used.
 type Login struct{ User, Password string }
 
 // redact removes the password from a text. Servers may repeat it in their answers.
@@ -74,7 +74,7 @@ func (g *loginGuard) record(q *http.Request, status int) {
 	}
 }
 
-// isRejected reports whether no server accepted the login, and one rejected it.
+// isRejected reports whether no server accepted the login, and at least one server rejected it.
 func (g *loginGuard) isRejected() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

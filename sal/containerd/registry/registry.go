@@ -1,10 +1,11 @@
-// Package registry pulls container images from registries into a content store. It does not know the containers.
+// Package registry pulls container images from registries into a content store. It is independent of the containers
+// that use the images.
 //
 // A signed text chooses the registry, the repository and the digest. The registry chooses everything else and is not
 // trusted: each blob is compared with its digest and each layer with the diff_id of the config, sizes are limited, and
-// connections go only to the internet and to servers that the operator named. One store has the blobs of all projects.
-// For each project, every blob is downloaded from the project's own registry, also if the store has the blob. Otherwise
-// a manifest that names the digests of another project's image would give access to it.
+// connections go only to the internet and to servers that the operator named. One store contains the blobs of all
+// projects. For each project, every blob is downloaded from the registry that the project names, even if the store
+// contains the blob. Otherwise, a manifest with the digests of another project's image would give access to that image.
 package registry
 
 import (
@@ -66,13 +67,13 @@ type Request struct {
 	Ingest    string            // prefix of the names of unfinished blobs in the store, different for each project
 	MaxBytes  int64             // limit of Pulled.Bytes
 	Limit     string            // describes MaxBytes in errors; FreeForImages if empty
-	PerFile   int64             // bytes that a file of the image counts at least, on average
+	PerFile   int64             // minimum size of a file of the image in bytes, on average
 	Progress  func(line string) // may be nil
 }
 
-// Pull downloads an image with all its blobs. After an error, the store may have some of them. The error has the code
-// REGISTRY_FORBIDDEN, REGISTRY_DENIED, REGISTRY_LOGIN, REGISTRY_BUSY, IMAGE_UNKNOWN, IMAGE_PLATFORM, CHECKSUM_MISMATCH,
-// QUOTA_EXCEEDED, ARGUMENTS_INVALID or UNREACHABLE.
+// Pull downloads an image with all its blobs. After an error, the store may contain some of the blobs. The error has
+// the code REGISTRY_FORBIDDEN, REGISTRY_DENIED, REGISTRY_LOGIN, REGISTRY_BUSY, IMAGE_UNKNOWN, IMAGE_PLATFORM,
+// CHECKSUM_MISMATCH, QUOTA_EXCEEDED, ARGUMENTS_INVALID or UNREACHABLE.
 func (s *Source) Pull(ctx context.Context, q Request) (Pulled, error) {
 	if err := s.Allowed(q.Reference.Registry); err != nil {
 		return Pulled{}, err
@@ -88,7 +89,7 @@ func (s *Source) Pull(ctx context.Context, q Request) (Pulled, error) {
 		s.logCause(ctx, q, err, explained)
 		return explained
 	}
-	// The tag is left out: the digest alone decides.
+	// The tag is omitted, because the digest alone determines the image.
 	name := q.Reference.Name() + "@" + q.Reference.Digest
 	_, found, err := resolver.Resolve(ctx, name)
 	if err != nil {
@@ -240,7 +241,7 @@ func (p *pull) download(ctx context.Context, layers []ocispec.Descriptor, diffs 
 	}
 	for i, layer := range layers {
 		at := place{layer.Digest, diffs[i]}
-		if times[at] == 0 { // it is downloaded once
+		if times[at] == 0 { // a repeated layer is downloaded once
 			continue
 		}
 		occurrences := times[at]
@@ -250,8 +251,9 @@ func (p *pull) download(ctx context.Context, layers []ocispec.Descriptor, diffs 
 	return group.Wait()
 }
 
-// layer downloads a layer into the store. It computes the diff_id of the layer meanwhile, because the store unpacks no
-// layer whose diff_id it has already. times is the number of its occurrences in the image.
+// layer downloads a layer into the store. Meanwhile, it computes the diff_id of the layer and compares it with the
+// config. The daemon would not detect a wrong diff_id: it unpacks no layer whose diff_id it already has. times is the
+// number of its occurrences in the image.
 func (p *pull) layer(
 	ctx context.Context, layer ocispec.Descriptor, want digest.Digest, times int, count *counter,
 ) error {
@@ -320,14 +322,15 @@ func (p *pull) text(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	return text, nil
 }
 
-// open returns a writer for a blob, and its name in the store. The writer does not know the digest: otherwise the store
-// would refuse a blob that it has, and the pull would not prove that the registry gives it to this project.
+// open returns a writer for a blob, and its name in the store. The writer is opened without the digest. Otherwise, the
+// store would refuse a blob that it already contains. The pull would then not prove that the registry gives the blob to
+// this project.
 func (p *pull) open(ctx context.Context, d ocispec.Descriptor) (w content.Writer, ref string, err error) {
 	ref = p.Ingest + d.Digest.String()
 	if w, err = content.OpenWriter(ctx, p.Store, content.WithRef(ref)); err != nil {
 		return nil, "", storeError{err}
 	}
-	if err := w.Truncate(0); err != nil { // an unfinished pull left it
+	if err := w.Truncate(0); err != nil { // an unfinished pull may have left content
 		return nil, "", errors.Join(storeError{err}, w.Close())
 	}
 	return w, ref, nil

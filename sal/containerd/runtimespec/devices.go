@@ -15,7 +15,7 @@ import (
 const makesNodes = "CAP_MKNOD"
 
 // WithDevices permits a container to use devices of the host, each by its number and with its access. A container with
-// devices cannot make device nodes. It gets the nodes with DeviceMounts.
+// devices cannot make device nodes. DeviceMounts provides the nodes.
 func WithDevices(devices []device.Device) oci.SpecOpts {
 	return func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 		if len(devices) == 0 {
@@ -31,7 +31,7 @@ func WithDevices(devices []device.Device) oci.SpecOpts {
 	}
 }
 
-// setRules replaces the rules that permit devices. The rule of containerd that denies all others stays first.
+// setRules replaces the rules that permit devices. The rule of containerd that denies all other devices stays first.
 func setRules(s *oci.Spec, devices []device.Device) {
 	if s.Linux.Resources == nil {
 		s.Linux.Resources = &specs.LinuxResources{}

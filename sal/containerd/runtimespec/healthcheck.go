@@ -13,7 +13,7 @@ import (
 )
 
 // HealthCommand returns the command of the HEALTHCHECK of an image. The times of that instruction are not used. The
-// error is ARGUMENTS_INVALID if the image has no health check or an unusable one.
+// error is ARGUMENTS_INVALID if the image has no usable health check.
 func HealthCommand(ctx context.Context, image client.Image) ([]string, error) {
 	described, err := image.Config(ctx)
 	if err != nil {

@@ -20,13 +20,13 @@ import (
 
 // Overrides replaces parts of the config of an image.
 type Overrides struct {
-	User string // user or user:group; "" is the image's
-	Dir  string // working directory; "" is the image's
+	User string // user or user:group; "" means the user of the image
+	Dir  string // working directory; "" means the directory of the image
 }
 
 // WithImageConfig applies the program, environment, directory and user of an image. It rejects an image with an invalid
 // stop signal. ownUsers limits user numbers to those below userns.Many. It replaces oci.WithImageConfig, which uses
-// text/template: the linker then keeps all exported methods, 10 MB of writ.
+// text/template. The linker would then keep all exported methods, which adds 10 MB to writ.
 func WithImageConfig(image client.Image, over Overrides, ownUsers bool) oci.SpecOpts {
 	return func(ctx context.Context, daemon oci.Client, c *containers.Container, s *oci.Spec) error {
 		described, err := image.Spec(ctx)

@@ -27,8 +27,8 @@ func limitsIn(limits catalog.Ulimits) (all []limit) {
 	return all
 }
 
-// CheckLimits rejects limits that containerd's process does not have. The kernel does not let a container with its own
-// users exceed them. If the process cannot be inspected, the kernel decides.
+// CheckLimits returns ARGUMENTS_INVALID for limits above the hard limits of containerd's process. A container with its
+// own users cannot exceed these hard limits. If the process cannot be inspected, the kernel decides.
 func CheckLimits(limits catalog.Ulimits, containerd int) error {
 	for _, l := range limitsIn(limits) {
 		if most, err := hardLimit(containerd, l.resource); err == nil && l.most > most {

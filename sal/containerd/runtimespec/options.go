@@ -1,6 +1,6 @@
 // Package runtimespec has options for the runtime spec of a container that depend only on its image, its program and
-// fixed rules: the program, user and environment of the image, the limits of Linux for a program, the system call filter,
-// and hidden files of the kernel. It does not depend on records of the driver.
+// fixed rules: the program, user and environment of the image, the limits of Linux for a program, the system call
+// filter, and hidden files of the kernel. It does not depend on records of the driver.
 package runtimespec
 
 import (
@@ -56,7 +56,7 @@ func WithLimits(limits catalog.Ulimits) oci.SpecOpts {
 func WithMemory(most int64) oci.SpecOpts {
 	options := []oci.SpecOpts{oci.WithMemoryLimit(uint64(most))}
 	if cgroup.LimitsSwap() {
-		options = append(options, oci.WithMemorySwap(most)) // of both together
+		options = append(options, oci.WithMemorySwap(most)) // memory and swap together
 	}
 	return oci.Compose(options...)
 }
@@ -74,8 +74,9 @@ func Tmpfs(paths []string, most int64) []specs.Mount {
 
 const sourceOfTmpfs = "writ"
 
-// WithOwnTmpfs makes the program's user the owner of the mounts of Tmpfs, so that it can write there. If the layer has
-// the directory, the runtime gives the mount its mode, also after a restart, when the runtime itself has made it.
+// WithOwnTmpfs makes the program's user the owner of the mounts of Tmpfs, so that it can write there. If the layer
+// contains the directory, the runtime gives the mount the mode of that directory. This is always the case after a
+// restart, because the runtime has then made the directory.
 func WithOwnTmpfs(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	for i, m := range s.Mounts {
 		if m.Type == "tmpfs" && m.Source == sourceOfTmpfs {
@@ -86,8 +87,8 @@ func WithOwnTmpfs(_ context.Context, _ oci.Client, _ *containers.Container, s *o
 	return nil
 }
 
-// WithLowPorts lets each user of a container with a network of its own listen on ports below 1024. These ports are
-// the container's alone.
+// WithLowPorts allows each user of a container to listen on ports below 1024. The container has its own network
+// namespace, so these are not ports of the host.
 func WithLowPorts(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	if s.Linux.Sysctl == nil {
 		s.Linux.Sysctl = make(map[string]string)

@@ -13,7 +13,7 @@ import (
 // btrfs is the second byte of all ioctl numbers of btrfs. Three of them are shared with other file systems.
 const btrfs = 0x94
 
-// shared are those three: FICLONE, FICLONERANGE and FIDEDUPERANGE let files share blocks, as cp does.
+// shared lists these three: FICLONE, FICLONERANGE and FIDEDUPERANGE, which make files share blocks, as cp does.
 var shared = []uint64{0x4004_9409, 0x4020_940d, 0xc018_9436}
 
 // WithSeccomp sets containerd's default seccomp profile for the capabilities of the container, without the ioctls of
@@ -32,8 +32,8 @@ func WithSeccomp(_ context.Context, _ oci.Client, _ *containers.Container, s *sp
 	return nil
 }
 
-// requests returns the rules for ioctl. A filter cannot express "all except", so there is one rule for each bit in
-// which a number can differ from those of btrfs. Only the low 32 bits are compared, as in the kernel.
+// requests returns the rules for ioctl. A filter cannot express "all except". So there is one rule for each bit in
+// which the second byte of a number can differ from btrfs. Only the low 32 bits are compared, as in the kernel.
 func requests() []specs.LinuxSyscall {
 	allow := func(mask, value uint64) specs.LinuxSyscall {
 		return specs.LinuxSyscall{Names: []string{"ioctl"}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{

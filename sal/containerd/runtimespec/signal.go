@@ -11,8 +11,8 @@ import (
 // lastSignal is the highest signal number of Linux.
 const lastSignal = 64
 
-// ParseStopSignal parses the stop signal of an image or a call: a name such as SIGQUIT or SIGRTMIN+3, or a number. The default is
-// SIGTERM.
+// ParseStopSignal parses the stop signal of an image or a call: a name such as SIGQUIT or SIGRTMIN+3, or a number. The
+// default is SIGTERM. It returns ARGUMENTS_INVALID for an unknown signal.
 func ParseStopSignal(named string) (syscall.Signal, error) {
 	if named == "" {
 		return syscall.SIGTERM, nil

@@ -159,7 +159,8 @@ func (r regularFiles) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(
 // maxGroups is Linux' limit of the supplementary groups of a process (NGROUPS_MAX).
 const maxGroups = 65_536
 
-// groupsOf returns the numbers of the groups that list an account as a member. It fails for more than Linux allows.
+// groupsOf returns the numbers of the groups that list an account as a member. It returns an error if these are more
+// groups than Linux allows.
 func groupsOf(layer fs.FS, account string) (all []uint32, err error) {
 	_, err = oci.GIDFromFS(layer, func(g user.Group) bool {
 		if g.Name != account && len(all) <= maxGroups && slices.Contains(g.List, account) {

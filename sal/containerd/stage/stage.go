@@ -1,5 +1,5 @@
-// Package stage makes mounts with mapped IDs for a container that has users of its own: of its layer, its volumes and
-// its user namespace. It also makes device nodes. It knows no records and no daemon.
+// Package stage makes mounts for a container with its own users: its layer and its volumes with mapped IDs, and its
+// user namespace. It also makes device nodes. It uses neither records nor the daemon.
 package stage
 
 import (

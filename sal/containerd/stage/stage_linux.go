@@ -47,8 +47,9 @@ func (s Stage) Fill(c Content) error {
 	return (&scene{dir: s.Dir, user: c.User, ids: c.IDs}).root(c.Layer)
 }
 
-// MakeDevices makes device nodes in memory, before Fill. They belong to the user and group `owner`, because the users of
-// the host's own nodes are unknown in a user namespace. Other users of the host cannot enter the directory.
+// MakeDevices makes device nodes in memory, before Fill. They belong to the user and group `owner`, because the user
+// namespace of a container does not map the owners of the host's nodes. Other users of the host cannot enter the
+// directory.
 func (s Stage) MakeDevices(devices []device.Device, owner uint32) error {
 	if len(devices) == 0 {
 		return nil
@@ -195,7 +196,7 @@ func (s *scene) chownRoot(dir string) error {
 	return nil
 }
 
-// Clear removes the stage, as far as it exists. It unmounts first and never deletes data below a mount.
+// Clear removes the stage, if it exists. It unmounts first and never deletes data below a mount.
 func (s Stage) Clear() error {
 	entries, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,7 +212,7 @@ func (s Stage) Clear() error {
 		if err != nil && !errors.Is(err, unix.EINVAL) { // not a mount point
 			return sal.HostError("unmount "+path, err)
 		}
-		if err := os.Remove(path); err != nil { // only an empty one
+		if err := os.Remove(path); err != nil { // fails if it is not empty
 			return sal.HostError("clear the stage of a container", err)
 		}
 	}

@@ -14,7 +14,7 @@ var errSystem = errors.New("only Linux has user namespaces")
 // Fill returns an error: only Linux has user namespaces.
 func (s Stage) Fill(Content) error { return errSystem }
 
-// MakeDevices returns an error if there are devices: only Linux has them.
+// MakeDevices returns an error unless devices is empty: only Linux has user namespaces.
 func (s Stage) MakeDevices(devices []device.Device, _ uint32) error {
 	if len(devices) == 0 {
 		return nil
