@@ -28,8 +28,8 @@ type Ended struct {
 // (catalog.Resume).
 type Resuming interface {
 	Driver
-	// DeleteResult deletes the result of a request. The runner calls it after it has recorded the answer, and then answers
-	// each further attempt of the call itself.
+	// DeleteResult deletes the result of a request. The runner calls it after it has recorded the answer, and then
+	// answers each further attempt of the call itself.
 	DeleteResult(ctx context.Context, request Request) error
 }
 

@@ -29,7 +29,8 @@ func (s Schema) Fill(args map[string]any) map[string]any {
 	return filled
 }
 
-// long returns the long form of a value: an object in place of its field Short.
+// long returns the long form of a value. If f is an object with Short and v is not a map, this is an object with v in
+// the field Short.
 func long(f *Field, v any) any {
 	if f.Type != Object || f.Short == "" {
 		return v
@@ -102,8 +103,9 @@ func (s Schema) Named(args map[string]any) []writ.Ref {
 }
 
 // Holds returns the resources that a resource needs as long as it exists. args are the arguments of this operation,
-// which made it, and values its last result: if both have a field, the field of the result counts, because an attached
-// volume is only there. A volume has its own copy of its image or source, and needs neither.
+// which made the resource, and values is its last result. If both have a field, the field of the result counts, because
+// only the result contains volumes that were attached later. Holds returns nil for a volume, which has its own copy of
+// its image or source.
 func (o *Operation) Holds(args, values map[string]any) []writ.Ref {
 	if o.Kind == writ.KindVolume {
 		return nil
@@ -212,8 +214,8 @@ func (f *Field) rewriteMap(m map[string]any, leaf func(f *Field, v any) (any, er
 }
 
 // Changed returns the fields that differ between two specs of a resource, mutable and immutable ones, each in the order
-// of the schema. A missing field equals its default, or the zero value of its type. Handles are equal if their kinds
-// and names are, and their UIDs unless one is empty. Secrets differ if their versions do.
+// of the schema. A missing field equals its default, or the zero value of its type. Two handles are equal if they have
+// the same kind, name and UID; an empty UID equals every UID. Two versions of a secret are different.
 func (s Schema) Changed(old, new map[string]any) (mutable, immutable []string) {
 	for i := range s {
 		f := &s[i]

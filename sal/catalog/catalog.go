@@ -1,7 +1,7 @@
 // Package catalog declares every operation of writ once: its arguments, results and mutable fields, whether it is
 // destructive or repeatable, its timeout, and its driver. The modules and checks of scripts, the strict decoding on
-// nodes, placement, the reference manual and the text of plans are derived from it. It is pure data: it knows no
-// drivers and does no I/O.
+// nodes, placement, the reference manual and the text of plans are derived from it. It is pure data: it is independent
+// of drivers and does no I/O.
 //
 // The arguments and the result of an operation are Go structs, VolumeCreate and Volume for volume.create; drivers work
 // with these. Their schemas are derived from struct tags, so each list is written once. tag.go documents the tags.
@@ -27,7 +27,7 @@ const (
 	Look   Effect = "look"   // only reads
 	Remove Effect = "remove" // deletes the resource
 	Find   Effect = "find"   // answered by the supervisor from its own records, without driver or job
-	// Run makes something under a name that no resource has, and removes it before the operation ends. The supervisor
+	// Run makes a temporary resource under an unused name, and removes it before the operation ends. The supervisor
 	// stores no resource; the open call reserves the name and the capacity.
 	Run Effect = "run"
 )
@@ -62,7 +62,7 @@ type Operation struct {
 	Module      string            // "machine"; also the driver's slot on a node
 	Verb        string            // "create"
 	Help        string            // one sentence
-	Kind        writ.ResourceKind // of the resource that Name names, "" if the operation is not about a resource
+	Kind        writ.ResourceKind // of the resource that the first argument names; "" if no argument names one
 	Effect      Effect
 	Data        Data   // its possible effect on existing data
 	Risk        string // which data can be lost and when, as a sentence; "" if none
@@ -73,7 +73,7 @@ type Operation struct {
 	// other runs on the resource are sent without waiting for each other. The node still runs one operation on the
 	// resource at a time.
 	Aside   bool
-	Timeout time.Duration // from start to end, default for scripts
+	Timeout time.Duration // time limit of a call, from start to end, without the option timeout
 	Args    Schema        // schema of the spec map
 	Result  Schema        // schema of the fields of a handle
 	// Fetches means that the operation mostly waits for an external server. On its node it occupies a transfer slot
@@ -82,8 +82,9 @@ type Operation struct {
 	// Origin is the field of Args that names the source of a copy, which may be on another node. It is "" if all
 	// resources must be on one node.
 	Origin string
-	// Needs returns the capacity of the node that the resource uses after the operation. It is nil if the operation
-	// does not change that. A zero component is unchanged. Handles among the arguments may be in any form.
+	// Needs returns the capacity of the node that the resource uses after the operation. It is nil if the operation does
+	// not change the used capacity. A zero component means that this capacity is unchanged. Handles among the arguments
+	// may be in any form.
 	Needs func(args map[string]any) writ.Capacity
 	// Uses returns the disk space of the resource according to a result, in GiB, and whether the result has the field.
 	// Archives and snapshots are included: only the node measures them. Uses is nil if the schema of the result has no
@@ -93,7 +94,8 @@ type Operation struct {
 	// with free disk space.
 	Measured bool
 
-	// AwaitsHealth means that the operation waits as long as the health check in the arguments that made its resource.
+	// AwaitsHealth means that the operation waits until its resource passes its health check, which is in the arguments
+	// that made the resource.
 	AwaitsHealth bool
 
 	newArgs func() any // returns a pointer to a zero argument struct
@@ -129,7 +131,7 @@ func (o *Operation) Remake(
 	return mutable, nil
 }
 
-// remakeHint returns the hint for a call that would change a constant argument of a resource.
+// remakeHint returns the hint for a call that would change an immutable field of a resource.
 func remakeHint(kind writ.ResourceKind) string {
 	if kind == writ.KindImage { // it cannot be deleted while a container or machine uses it
 		return "put the version into the name, such as web-1-28, use that, and delete the old image afterwards"

@@ -9,12 +9,12 @@ import (
 )
 
 // besides maps the names of checks in tags to functions. A function checks one field together with the other arguments.
-// It returns the predicate of a sentence about the field, or "".
+// It returns a problem as the predicate of a sentence about the field, or "" if it finds none.
 var besides = map[string]func(args map[string]any) string{
 	"userdata": uselessEnv, "registry": uselessLogin, "port": missingHealthPort,
 }
 
-// uselessLogin checks the login of a container beside its image.
+// uselessLogin checks that the image of a container with a login is a reference to an image at a registry.
 func uselessLogin(args map[string]any) string {
 	switch image := args["image"].(type) {
 	case Unknown:

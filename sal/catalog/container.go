@@ -88,18 +88,18 @@ func (f File) Content(path string) (string, error) {
 
 // The values of KeptFile.OnChange.
 const (
-	OnChangeRestart = "restart" // a new container
+	OnChangeRestart = "restart" // replaces the container
 	OnChangeSignal  = "HUP"
 	OnChangeNone    = "none"
 )
 
-// KeptFile is a file of a container that keeps running.
+// KeptFile is a file of container.create. Its content may change while the container runs.
 type KeptFile struct {
 	File
 	OnChange string `writ:"on_change,default=restart,enum=restart|HUP|none" help:"effect of a changed text"`
 }
 
-// DefaultMode returns the mode of a file without one, in octal.
+// DefaultMode returns the mode, in octal, of a file whose Mode is empty.
 func (f File) DefaultMode() string {
 	if f.Text.HasSecret() {
 		return "0400"
@@ -108,7 +108,8 @@ func (f File) DefaultMode() string {
 }
 
 // FilesReplace reports whether a change of the files of a container needs a new container. Otherwise, their content
-// changes in place. A secret in place of a text changes the default mode, and a program may have the file open already.
+// changes in place. A change of the mode needs a new container, because a program may have opened the file already. The
+// default mode changes if a secret replaces a text.
 func FilesReplace(old, now map[string]KeptFile) bool {
 	for path, f := range now {
 		before, had := old[path]
@@ -152,7 +153,7 @@ type Health struct {
 // Values of the result field "health" of a running container with a health check.
 const (
 	HealthStarting  = "starting"  // no probe has succeeded since it started
-	HealthHealthy   = "healthy"   // the last probe succeeded, or fewer than retries have failed since one did
+	HealthHealthy   = "healthy"   // fewer than retries probes have failed since the last success
 	HealthUnhealthy = "unhealthy" // the last probes failed
 )
 
@@ -160,11 +161,11 @@ const (
 // process of the runtime on the node.
 const LeastCommandInterval = 5
 
-// longestHandover is the longest check in a replacement without a gap: both containers run for that time, and the
-// supervisor reserves the memory of one.
+// longestHandover limits Health.Limit for a handover, a replacement without downtime. Both containers run for that
+// time, but the supervisor reserves memory for only one.
 const longestHandover = 15 * time.Minute
 
-// AllowsHandover reports whether the check ends soon enough for a replacement without a gap.
+// AllowsHandover reports whether the check ends soon enough for a replacement without downtime.
 func (h Health) AllowsHandover() bool { return h.Limit() <= longestHandover }
 
 // Limit returns the longest time that a call waits for a healthy container; 0 without a check.
@@ -175,7 +176,7 @@ func (h Health) Limit() time.Duration {
 }
 
 // HealthCheck returns the argument health with the default of its port. The port stays 0 if publish leads to no TCP
-// port or to several ones.
+// port or to several TCP ports.
 func (c *ContainerCreate) HealthCheck() Health {
 	h := c.Health
 	if h.HTTP != "" && h.Port == 0 {
@@ -197,7 +198,7 @@ func targetsOf(ports []Publish) (to []int64) {
 }
 
 // ReplacesContainer reports whether a change of an argument of container.create needs a new container. Other changes
-// affect only its record. Changes of files are decided by FilesReplace.
+// are applied to the existing container. For changes of files, see FilesReplace.
 func ReplacesContainer(argument string) bool {
 	return !slices.Contains([]string{"restart", "grace_seconds", "publish", "health", "login", "files"}, argument)
 }

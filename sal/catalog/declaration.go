@@ -93,8 +93,8 @@ func (d declaration) awaitsHealth() declaration {
 const afterWait = 2 * time.Minute
 
 // TimeLimit returns the time limit of a call without the option timeout: Timeout, or more if its arguments ask for a
-// long wait. made holds the arguments that made its resource; it may be nil. They count where the call has no value of
-// its own.
+// long wait. made holds the arguments that made its resource; it may be nil. A value in made counts if args lack the
+// argument and it has no default.
 func (o *Operation) TimeLimit(args, made map[string]any) time.Duration {
 	wait := healthLimit(args)
 	if o.AwaitsHealth {

@@ -13,7 +13,8 @@ import (
 // error is ARGUMENTS_INVALID and names every problem. Only the names of secrets are known: see DecodeWith.
 func (o *Operation) Decode(args map[string]any) (any, error) { return o.DecodeWith(args, nil) }
 
-// DecodeWith is Decode with the values of secrets. It checks them like other texts, and no error contains one.
+// DecodeWith is Decode with the values of secrets. It checks these values like other texts, and no error contains a
+// value.
 func (o *Operation) DecodeWith(args map[string]any, secrets map[Secret]string) (any, error) {
 	c := checker{isHandle: isRef, known: true, sent: true, secrets: secrets}
 	if c.object(o.Args, args, nil); len(c.problems) > 0 {

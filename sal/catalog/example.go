@@ -12,7 +12,7 @@ func (o *Operation) Example() string {
 	e := example{modules: []string{o.Module}}
 	call := o.Name() + "(" + strings.Join(e.arguments(o), ", ") + ")"
 	switch own := o.Own(); {
-	case o.Module == runModule: // returns a time, not a handle
+	case o.Module == runModule: // run.now returns a time, not a handle
 		call = e.output(o.Verb, call)
 	case len(own) > 0:
 		call = "result := " + call + "\n" + e.output(own[0].Name, "result."+own[0].Name)

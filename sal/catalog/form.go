@@ -20,7 +20,7 @@ func (f form) matches(s string) bool {
 	return f.pattern.MatchString(s) && (f.also == nil || f.also(s))
 }
 
-// Sample returns a useful text for a field with a form, "" for other fields.
+// Sample returns a useful text for a field with a form. For other fields, it returns "".
 func (f *Field) Sample() string {
 	for _, form := range forms {
 		if f.Form == form.text {

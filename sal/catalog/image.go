@@ -77,8 +77,8 @@ func TakesImages(s Schema) bool {
 
 func isReference(f *Field, text string) bool { return f.Registry && imageref.Looks(text) }
 
-// WrongFormat returns the error for an image of a format that the argument does not accept, or nil if it does. Drivers
-// and plans use it, so they agree.
+// WrongFormat returns the error for an image of a format that the argument does not accept, or nil if the argument
+// accepts the format. Both drivers and plans use it, so they agree.
 func WrongFormat(f *Field, image writ.ResourceID, format string) *writ.Error {
 	if len(f.Formats) == 0 || slices.Contains(f.Formats, format) {
 		return nil

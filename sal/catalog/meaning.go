@@ -104,8 +104,8 @@ func UselessMount(path string) string {
 	return ""
 }
 
-// uselessFiles checks the paths of the files of a container together, and with its volumes. A file in a volume would
-// change the volume, and its path could lead through a symbolic link there.
+// uselessFiles checks the paths of the files of a container against each other and against its volumes. A file in a
+// volume would change the volume, and its path could lead through a symbolic link there.
 func uselessFiles(args map[string]any) (below, problem string) {
 	files, _ := args["files"].(map[string]any)
 	for _, path := range slices.Sorted(maps.Keys(files)) {

@@ -30,7 +30,8 @@ type Publish struct {
 	Port     int64  `writ:"port,required,min=0,max=65535" help:"the port of the node; 0 means any free port"`
 	To       int64  `writ:"to,required,min=1,max=65535" help:"the port that the program listens on"`
 	Protocol string `writ:"protocol,default=tcp,enum=tcp|udp" help:"the protocol"`
-	// Share is the name under which containers of the project share the port, "" if it belongs to one container.
+	// Share is the name under which containers of the project share the port. It is "" if only one container publishes
+	// it.
 	Share string `writ:"share,form=name,max=63" help:"containers of the project with this name share the port"`
 }
 
@@ -42,8 +43,8 @@ func uselessShare(port map[string]any) (name, problem string) {
 	return "", ""
 }
 
-// Publishing returns the ports in the argument publish, or in the field published of a handle. It skips values of other
-// forms, such as unknown ones.
+// Publishing returns the ports in the argument publish, or in the field published of a handle. It skips elements of any
+// other form, such as unknown values.
 func Publishing(list any) []Publish {
 	ports, _ := list.([]any)
 	var all []Publish
@@ -128,7 +129,7 @@ func CheckRules(network writ.ResourceID, rules []NetworkRule, hasIPv4 bool) *wri
 	return nil
 }
 
-// isIPv6 reports whether an address range is one of IPv6.
+// isIPv6 reports whether a text is an IPv6 address range.
 func isIPv6(text string) bool {
 	p, err := netip.ParsePrefix(text)
 	return err != nil || p.Addr().Is6() // package catalog has checked the form

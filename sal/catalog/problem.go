@@ -18,7 +18,7 @@ const (
 	UnknownField Reason = "unknown_field" // the schema has no field of this name
 	MissingField Reason = "missing_field" // a required field is missing
 	WrongType    Reason = "wrong_type"
-	// The right type, but out of bounds, not in the enum, or of the wrong form or kind.
+	// WrongValue is a value of the right type that is out of bounds, not in the enum, or of the wrong form or kind.
 	WrongValue Reason = "wrong_value"
 	// SecretMisplaced is a secret in a field that must not be secret.
 	SecretMisplaced Reason = "secret_misplaced"
@@ -60,7 +60,7 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s; did you mean %q?", p.Message, p.Suggestion)
 }
 
-// kind returns the kind of the handle v, "" if unknown; ok is false if v is no handle.
+// kind returns the kind of the handle v, "" if unknown; ok is false if v is not a handle.
 func (is IsHandle) kind(v any) (kind writ.ResourceKind, ok bool) {
 	if is == nil {
 		return "", false
@@ -87,7 +87,7 @@ func exactly(f *Field) string {
 	return ""
 }
 
-// quoted formats a plain value, or the kind of another value.
+// quoted formats a string or a number, and describes the type of any other value.
 func (is IsHandle) quoted(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -179,7 +179,7 @@ func (is IsHandle) described(v any) string {
 func short(text string) string { return clip.Text(text, 60) }
 
 // synonyms maps names of arguments in Compose, Nomad, Kubernetes and Terraform to names of this catalogue. The keys are
-// in lower case without separators. The first name that a schema has is suggested.
+// in lower case without separators. suggestion returns the first of these names that the schema contains.
 var synonyms = map[string][]string{
 	"ports": {"publish"}, "port": {"publish"}, "expose": {"publish"}, "hostport": {"port"}, "containerport": {"to"},
 	"target": {"to", "path"}, "targetport": {"to"}, "source": {"volume", "url"}, "mountpath": {"path"},

@@ -11,7 +11,7 @@ type Identity struct {
 	Simulated bool   `writ:"simulated,required" help:"whether the driver is simulated: the resource then exists only in its records"`
 }
 
-// Identify returns the identity of a resource as its driver knows it.
+// Identify returns the identity of a resource without its node.
 func Identify(resource writ.ResourceID, uid writ.UID, simulated bool) Identity {
 	return Identity{Name: resource.Name, UID: string(uid), Simulated: simulated}
 }
@@ -30,17 +30,17 @@ func IPv4Of(addresses []string) IPv4 {
 	return IPv4{First: addresses[0], All: addresses}
 }
 
-// Common states of resources, in addition to those of their own operations.
+// Common states of resources, in addition to the states that drivers define.
 const (
 	Ready    = "ready"    // complete; for resources that do not run
 	Deleting = "deleting" // the deletion has begun and not ended
-	Unclear  = "unknown"  // the driver cannot reach the program that knows the state
+	Unclear  = "unknown"  // the driver cannot reach the program that manages the resource
 	// The resource or its content vanished without an operation; its Make operation creates it again.
 	Gone = "gone"
 )
 
-// StandingOf returns the standing of a resource from the values of an operation or its driver. Without a state it is
-// Ready.
+// StandingOf returns the standing of a resource from the values of an operation or its driver. If the values contain no
+// state, it is Ready.
 func StandingOf(values map[string]any) writ.Standing {
 	var s writ.Standing
 	if s.State, _ = values["state"].(string); s.State == "" {

@@ -37,7 +37,7 @@ type Field struct {
 	Required  bool                // of a result: always present
 	Mutable   bool                // a later `create` of the same resource may change it
 	Default   any                 // nil if none; a missing field without default has the zero value of its type
-	Min, Max  *int64              // limits of a number, in hundredths of a Decimal, or of the bytes or elements
+	Min, Max  *int64              // limits of a number (a Decimal in hundredths), or of the number of bytes or elements
 	Pattern   string              // regular expression for the whole string
 	Form      string              // description of Pattern: "64 lower-case hex digits"
 	Enum      []string            // the permitted strings
@@ -57,7 +57,7 @@ type Field struct {
 
 	Distinct string // of a List: "elements" must differ, or objects must differ in this field
 	Short    string // of an Object: a value that is not a map stands for an object with only this field
-	First    *Field // of a List: its first element, if that has a separate form
+	First    *Field // of a List: the form of its first element; nil if it has no separate form
 	With     string // another field without which this one has no effect
 	Not      string // FIELD:VALUE: the value of another field that makes this one useless
 
@@ -93,8 +93,8 @@ func (s Schema) Names() []string {
 	return names
 }
 
-// EngineOf returns the requirements for the engine: acceptable names, any if empty, and the beginning of the version,
-// any if empty (see writ.Engine).
+// EngineOf returns the requirements for the engine: the acceptable names and the beginning of the version. Empty means
+// any; see writ.Engine.
 func (s Schema) EngineOf(args map[string]any) (names []string, version string) {
 	for _, f := range s {
 		switch v := args[f.Name].(type) {
@@ -176,8 +176,8 @@ func needs(s Schema, args map[string]any) writ.Capacity {
 	return c
 }
 
-// diskUsed returns the value of the field with uses=disk_gib, and whether there is one. Its default replaces a missing
-// value.
+// diskUsed returns the value of the field with uses=disk_gib, or its default if the value is missing. ok is false
+// without either.
 func diskUsed(s Schema, result map[string]any) (gib int64, ok bool) {
 	for _, f := range s {
 		if f.Uses != "disk_gib" {

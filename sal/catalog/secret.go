@@ -45,8 +45,8 @@ func SecretOf(v any) (Secret, bool) {
 	return Secret(name), ok && secretPattern.MatchString(name)
 }
 
-// Composed is a text with secrets in it, the result of run.text: its parts, each a string or a Secret. Like a secret,
-// it is only an argument. Its encoded form is the map {"parts": ["user:", {"secret": "db-password@3"}]}.
+// Composed is a text with secrets in it, the result of run.text: its parts, each a string or a Secret. Like a Secret,
+// it occurs only in arguments. Its encoded form is the map {"parts": ["user:", {"secret": "db-password@3"}]}.
 type Composed []any
 
 // MaxParts limits the parts of a Composed.
@@ -78,7 +78,7 @@ func (c Composed) secret(i int) Secret {
 	return name
 }
 
-// ComposedOf decodes the encoded form of a Composed. It has at least one secret.
+// ComposedOf decodes the encoded form of a Composed. ok is false if no part is a secret.
 func ComposedOf(v any) (Composed, bool) {
 	m, ok := v.(map[string]any)
 	if !ok || len(m) != 1 {
@@ -103,7 +103,8 @@ func ComposedOf(v any) (Composed, bool) {
 	return c, hides
 }
 
-// hiddenOf returns the text with secrets that v is: a Secret, a Composed or, if sent is set, the encoded form of one.
+// hiddenOf returns v as a Composed if v is a text with secrets. This is a Secret, a Composed or, if sent is set, the
+// encoded form of either.
 func hiddenOf(v any, sent bool) (Composed, bool) {
 	switch v := v.(type) {
 	case Secret:
@@ -142,7 +143,7 @@ type hiddenText struct {
 // PlainText returns a text that is not a secret.
 func PlainText(s string) Text { return Text{plain: s} }
 
-// Secret returns the name of the secret that the text is. ok is false for any other text.
+// Secret returns the name of the secret if the text is exactly one secret. ok is false for any other text.
 func (t Text) Secret() (name Secret, ok bool) {
 	if t.hidden == nil || len(t.hidden.parts) != 1 {
 		return "", false
@@ -156,7 +157,8 @@ func (t Text) HasSecret() bool { return t.hidden != nil }
 // IsComposed reports whether the text contains a secret together with other text.
 func (t Text) IsComposed() bool { return t.hidden != nil && len(t.hidden.parts) != 1 }
 
-// Len returns the length of the value in bytes, 0 for a text from a record.
+// Len returns the length of the value in bytes. In a text from a record, whose values are unknown, secrets count as 0
+// bytes.
 func (t Text) Len() (n int) {
 	if t.hidden == nil {
 		return len(t.plain)
@@ -172,7 +174,8 @@ func (t Text) Len() (n int) {
 }
 
 // Reveal returns the value. Use it only to pass the value to the tool that needs it. It returns INTERNAL for a text
-// from a record, which has only the names of secrets, and ARGUMENTS_INVALID for a composed text of more than MaxFile.
+// with secrets from a record, which contains only their names. It returns ARGUMENTS_INVALID for a composed text of more
+// than MaxFile bytes.
 func (t Text) Reveal() (string, error) {
 	if t.hidden == nil {
 		return t.plain, nil
@@ -196,7 +199,7 @@ func (t Text) Reveal() (string, error) {
 	return b.String(), nil
 }
 
-// Secrets returns the values of the secrets in the text. It returns INTERNAL for a text from a record.
+// Secrets returns the values of the secrets in the text. It returns INTERNAL for a text with secrets from a record.
 func (t Text) Secrets() (map[Secret]string, error) {
 	if t.hidden == nil {
 		return nil, nil

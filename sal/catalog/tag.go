@@ -17,17 +17,18 @@ var refType = reflect.TypeFor[writ.Ref]()
 // slices of these and of structs, structs, and maps from string to string, Text, int64 or a struct. A field that may be
 // a secret has type Text. The options:
 //
-//	required  mutable  byname  hidden  elsewhere    as in Field
+//	required  mutable  byname  hidden  elsewhere  registry  waits    as in Field
 //	min=N  max=N  default=V      as in Field
 //	enum=a|b  kinds=a|b  form=F  of the field, or of the elements of a list or map
 //	keys=F                       the form of a map's keys
 //	each=N..M                    bounds of a list's integers
-//	uses=P  engine=P             as in Field
+//	uses=P  engine=P  formats=a|b  as in Field
 //	distinct=elements|NAME       as in Field
 //	first=F                      the form of a list's first element
 //	with=NAME  not=NAME:VALUE    as in Field
 //	whole=CHECK                  a check of all fields of an object, or of each object in a list, together
-//	fits=CHECK                   a check of a field together with all others
+//	fits=CHECK                   a check of a field together with all arguments, with a path below the field
+//	beside=CHECK                 a check whether the other arguments make a field useless
 //	short=NAME                   as in Field, of the elements of a map
 //
 // An invalid tag is a bug of this package and panics at program start.

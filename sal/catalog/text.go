@@ -159,8 +159,8 @@ func (f *Field) plural() string {
 	}
 }
 
-// Nested returns the fields of the objects in a field, and the text between the names of the two. It returns nil for a
-// field without objects.
+// Nested returns the fields of the objects in a field. between is the text between the name of the field and the name
+// of an inner field. It returns nil for a field without objects.
 func Nested(f *Field) (between string, fields Schema) {
 	switch {
 	case f.Type == Object:

@@ -9,7 +9,7 @@ import (
 	"writ/internal/yamltext"
 )
 
-// misspeltHeader matches a first line that people take for the header of a cloud-config, but cloud-init takes it for a
+// misspeltHeader matches a first line that looks like the header of a cloud-config, but that cloud-init treats as a
 // comment.
 var misspeltHeader = regexp.MustCompile(`(?i)^#(?:[ \t]+cloud[-_ ]?config|cloud[_ ]?config)`)
 
@@ -22,8 +22,8 @@ var headers = []string{"#cloud-config", "#!", "#include", "#part-handler", "#clo
 // byteOrderMark is the first character of a text that some editors write.
 const byteOrderMark = "\ufeff"
 
-// uselessUserData checks the user-data of a machine. Text without a header of cloud-init is accepted: other programs of
-// guests read it.
+// uselessUserData checks the user-data of a machine. It accepts text without a header of cloud-init, because other
+// programs in guests may read it.
 func uselessUserData(s string) string {
 	first, _, _ := strings.Cut(strings.TrimLeft(s, " \t\r\n"), "\n")
 	switch {
@@ -54,10 +54,11 @@ func uselessCloudConfig(s string) string {
 	return ""
 }
 
-// readByCloudInit reports whether cloud-init recognises a text by its start. Other programs of guests read other texts.
+// readByCloudInit reports whether cloud-init recognises a text by its start. Other programs in guests may read other
+// texts.
 func readByCloudInit(s string) bool {
 	start := strings.ToLower(s[:min(len(s), 4096)])
-	if isMessage(s) || strings.Contains(start, "mime-version:") { // at any place, as cloud-init has it
+	if isMessage(s) || strings.Contains(start, "mime-version:") { // at any place, as in cloud-init
 		return true
 	}
 	start = strings.TrimLeft(start, " \t\r\n")
@@ -73,7 +74,7 @@ func UselessEnvironment(userData string) string {
 		"begin cloud_init with #cloud-config or #!"
 }
 
-// uselessEnv checks the environment of a machine beside the other arguments.
+// uselessEnv checks the environment of a machine together with its cloud_init.
 func uselessEnv(args map[string]any) string {
 	if env, ok := args["env"].(map[string]any); !ok || len(env) == 0 {
 		return ""
@@ -87,7 +88,7 @@ func uselessEnv(args map[string]any) string {
 
 // encodedUserData reports whether a text is user-data in base64, compressed or not.
 func encodedUserData(s string) bool {
-	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(s)) // skips ends of lines
+	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(s)) // ignores line breaks
 	if err != nil {
 		return false
 	}

@@ -39,7 +39,7 @@ func uselessParts(s string) string {
 // partCheck is the check of all parts of a message.
 type partCheck struct {
 	parts int
-	why   string // of the first useless part
+	why   string // the problem of the first useless part
 }
 
 // read checks a part, or the parts in it.
@@ -65,11 +65,12 @@ func (p *partCheck) read(header textproto.MIMEHeader, body io.Reader, depth int)
 	}
 }
 
-// leaf checks a part without parts. cloud-init recognises a plain text by its first line.
+// leaf checks a part that contains no other parts. cloud-init recognises a cloud-config of type text/plain by its first
+// line.
 func (p *partCheck) leaf(kind string, header textproto.MIMEHeader, body io.Reader) {
 	switch strings.ToLower(strings.TrimSpace(header.Get("Content-Transfer-Encoding"))) {
 	case "base64":
-		body = base64.NewDecoder(base64.StdEncoding, body) // skips ends of lines
+		body = base64.NewDecoder(base64.StdEncoding, body) // ignores line breaks
 	case "quoted-printable":
 		body = quotedprintable.NewReader(body)
 	}

@@ -100,7 +100,7 @@ func volumeOperations() []*Operation {
 	}
 }
 
-// DiskInUse returns the error of a machine that would get a volume of another machine.
+// DiskInUse returns the error for a machine that needs a volume which another machine uses.
 func DiskInUse(user writ.ResourceID, volume string) *writ.Error {
 	return writ.Errorf(writ.CodeResourceConflict,
 		"%s uses the volume %q, and only one machine at a time can use a volume", user, volume).

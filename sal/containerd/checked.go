@@ -201,7 +201,8 @@ func restoreReplaced(ctx context.Context, j *job, r *record) error {
 	return j.activate(ctx, r)
 }
 
-// ensureHealthy waits until a running container with a health check is healthy. A failure does not change the container.
+// ensureHealthy waits until a running container with a health check is healthy. It does not change the container, even
+// after a failure.
 func ensureHealthy(ctx context.Context, j *job, r *record) error {
 	check, err := checkOf(r)
 	if err != nil || check == nil || r.Own.Stopped || healthOf(j.Driver, r) == catalog.HealthHealthy {

@@ -209,8 +209,8 @@ func removeFiles(j *job, id string) error {
 	return sal.HostError("remove the files of "+j.Resource.String(), err)
 }
 
-// checkPlaces checks that each file is at its path in the container. A program may have replaced a directory in its layer
-// by a symbolic link before a restart: the runtime then mounts the file at another path.
+// checkPlaces checks that each file is at its path in the container. Before a restart, a program may have replaced a
+// directory in its layer by a symbolic link. The runtime then mounts the file at another path.
 func checkPlaces(j *job, id string, pid uint32, args *catalog.ContainerCreate) error {
 	if len(args.Files) == 0 {
 		return nil
@@ -231,8 +231,8 @@ func checkPlaces(j *job, id string, pid uint32, args *catalog.ContainerCreate) e
 	return nil
 }
 
-// checkCreated is checkPlaces for a created process. After a failure it removes the process, so that no later call starts
-// it.
+// checkCreated is checkPlaces for a created process. If the check fails, it removes the process, so that no later call
+// starts it.
 func checkCreated(ctx context.Context, j *job, id string, pid uint32, args *catalog.ContainerCreate) error {
 	err := checkPlaces(j, id, pid, args)
 	if err == nil {

@@ -70,8 +70,8 @@ func byDepth(mounts []specs.Mount) []specs.Mount {
 	})
 }
 
-// mountPoints returns an error if the mount point of a volume or of another path is missing in a read-only volume, where
-// the runtime cannot make it.
+// mountPoints returns RESOURCE_CONFLICT if the mount point of a volume or of another path is missing in a read-only
+// volume. The runtime cannot make it there.
 func mountPoints(volumes []specs.Mount, others []string) error {
 	inside := slices.Clone(volumes)
 	for _, path := range others {

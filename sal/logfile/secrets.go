@@ -108,7 +108,8 @@ func (s Secrets) endBefore(text []byte, n int) int {
 	return n
 }
 
-// HidePart is Hide for the first part of a text. It also removes a possible beginning of a secret at the end of the part.
+// HidePart is Hide for the first part of a text. It also removes a possible beginning of a secret at the end of the
+// part.
 func (s Secrets) HidePart(text []byte) string { return s.Hide(text[:s.endBefore(text, len(text))]) }
 
 // HideEnd is Hide for the last part of a text. It also removes a possible end of a secret at the start of the part.

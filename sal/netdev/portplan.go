@@ -9,8 +9,8 @@ import (
 	"writ/sal"
 )
 
-// planPorts returns the ports that an owner is about to have, in the order of its networks. drop lists its present ports
-// on other networks. others are the other owners on this node.
+// planPorts returns the ports that an owner will have, in the order of its networks. drop lists its present ports on
+// other networks. others are the other owners on this node.
 func planPorts(
 	r *sal.Record[holding], on []*sal.Record[network], others []*sal.Record[holding],
 ) (ports, drop []port, err error) {
