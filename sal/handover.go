@@ -149,8 +149,8 @@ func secondNameError(path string, device uint64) error {
 		WithHint("`find %s -xdev -samefile %s` on the node shows its names; remove the others", top, path)
 }
 
-// handOver gives an open file or directory to an owner and group. It sets the mode first: the new group must never have
-// the rights of the previous one.
+// handOver gives an open file or directory to an owner and group. It sets the mode first, because the new group must
+// never have the rights of the previous group.
 func handOver(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
 	info, s, err := stat(f)
 	if err != nil {
@@ -226,7 +226,7 @@ func ReclaimDisk(dir string, step func(string)) error {
 // isHandedOver reports whether HandDisk has finished or at least begun for a disk. The mode and group of the directory
 // show this. Until the disk gets the group of the directory, root owns the disk. If the directory has handedMode and
 // the group of root, HandDisk or ReclaimDisk was interrupted between its changes of mode and group. Only root then has
-// access to the disk. In any other state, the directory was not handed over, because a container uses it.
+// access to the disk. In any other state, the directory was not handed over: a container uses the volume.
 func isHandedOver(dir, disk fs.FileInfo) bool {
 	d, okD := dir.Sys().(*syscall.Stat_t)
 	f, okF := disk.Sys().(*syscall.Stat_t)

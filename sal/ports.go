@@ -18,7 +18,7 @@ type Publishing interface{ Publisher() Publisher }
 // Publisher publishes ports of owners on the node.
 type Publisher interface {
 	// Publish makes ports of the node lead to the namespace or taps of an owner, which must exist. It withdraws all other
-	// published ports of the owner. If one of the ports is unavailable, Publish changes nothing and returns PORT_CLOSED
+	// published ports of the owner. If one of the ports is unavailable, Publish makes no change and returns PORT_CLOSED
 	// or PORT_TAKEN. The readiness of the owner stays unchanged; it is NotReady before the first call of SetReadiness.
 	Publish(ctx context.Context, owner Owner, ports []catalog.Publish) ([]catalog.Published, error)
 	// Move publishes ports for the owner `to`, even if the owner `from` publishes them now, and withdraws all other ports

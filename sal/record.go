@@ -233,7 +233,7 @@ func (s *Records[T]) Remove(resource writ.ResourceID) error {
 	return nil
 }
 
-// List returns all readable records, sorted by project, kind and name, and the damaged ones. A caller that must not
+// List returns all readable records, sorted by project, kind and name, and the damaged records. A caller that must not
 // miss a resource has to check both.
 func (s *Records[T]) List() (all []*Record[T], damaged []Damaged, err error) {
 	names, err := FileNames(s.Dir)
@@ -259,8 +259,8 @@ func (s *Records[T]) List() (all []*Record[T], damaged []Damaged, err error) {
 	return all, damaged, nil
 }
 
-// Resources returns every resource with a record, finished or not, sorted. It includes the resources of damaged records
-// that are still readable, so that Keep reports the damage.
+// Resources returns every resource with a record, finished or not, sorted. It includes the resource of a damaged record
+// if the record still contains it, so that Keep reports the damage.
 func (s *Records[T]) Resources(ctx context.Context) ([]writ.ResourceID, error) {
 	records, damaged, err := s.List()
 	if err != nil {

@@ -45,14 +45,15 @@ type Results struct {
 
 func (s *Results) records() *Records[Ended] { return &Records[Ended]{Dir: s.Dir, Step: s.Step} }
 
-// keyOf returns the name of a result: the UID of the call, because calls may use the same name one after the other.
+// keyOf returns the name of a result. It contains the UID of the call instead of the resource name, because later calls
+// may use the same name.
 func keyOf(resource writ.ResourceID, uid writ.UID) writ.ResourceID {
 	return writ.ResourceID{Project: resource.Project, Kind: resource.Kind, Name: string(uid)}
 }
 
 // Find returns the stored result of a call, or nil if the program may run. The program may run if no result is stored,
 // or if the supervisor knows the failure that the result reports. It may also run if the outcome is unknown and the
-// call is Repeatable. Find then deletes the stored result.
+// call is Repeatable. If the program may run, Find deletes the stored result.
 func (s *Results) Find(request Request) (*Ended, error) {
 	r, err := s.records().Get(keyOf(request.Resource, request.UID))
 	if err != nil || r == nil {
@@ -94,8 +95,8 @@ func (s *Results) Remove(request Request) error {
 	return s.records().Remove(keyOf(request.Resource, request.UID))
 }
 
-// Prune deletes results that no job can request any more. The clock of the node may be fast. So Prune uses
-// newest.Until, which a job that has just arrived contains, if it is earlier than now.
+// Prune deletes results that no job can request any more. newest is the history of a job that has just arrived. The
+// clock of the node may be fast, so Prune uses newest.Until instead of now if it is earlier.
 func (s *Results) Prune(now time.Time, newest CallHistory) error {
 	if newest.Until.Before(now) {
 		now = newest.Until

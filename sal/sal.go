@@ -24,8 +24,9 @@ type Request struct {
 	Call CallHistory
 	// Origin is the source of the content that the operation copies, nil if it is on this host.
 	Origin Origin
-	// Progress reports the progress of the work in a sentence, for people who watch the run. It is never nil. If it is
-	// called more than a few times, then at most one text every ten seconds counts: the last one.
+	// Progress reports the progress of the work in a sentence, for people who watch the run. It is never nil. The first
+	// few texts are shown at once. Later, at most one text every ten seconds is shown, and the texts before it are
+	// dropped.
 	Progress func(text string)
 }
 

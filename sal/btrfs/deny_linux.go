@@ -52,8 +52,8 @@ func (s subvolumes) deny(tree string) error {
 }
 
 // accessList returns an access list with the rights of a mode, and without rights for a group. chmod changes the mask
-// of an access list, not the entry of the owning group. So the mask holds the rights of the owning group, and its entry
-// always permits reading and traversal.
+// of an access list, not the entry of the owning group. So the mask holds the rights of the owning group, and the entry
+// of that group always permits reading and traversal.
 func accessList(mode fs.FileMode, group uint32) []byte {
 	perm := uint16(mode.Perm())
 	list := binary.LittleEndian.AppendUint32(nil, aclVersion)
@@ -71,7 +71,7 @@ func accessList(mode fs.FileMode, group uint32) []byte {
 	return list
 }
 
-// denyAll applies deny to all trees, because earlier versions of this program did not.
+// denyAll applies deny to all trees, because earlier versions of this program made trees without it.
 func (s subvolumes) denyAll(at layout) error {
 	if s.denied == 0 {
 		return nil

@@ -97,7 +97,7 @@ func (p *Pool) make(name string, bound sal.Bound) (dir string, err error) {
 	return tree, sal.HostError("make the tree "+name, err)
 }
 
-// Copy creates a tree that shares the blocks of another one. Quotas do not limit the shared blocks, so the caller must
+// Copy creates a tree that shares the blocks of another tree. Quotas do not limit the shared blocks, so the caller must
 // check that the content is not larger than the bound.
 func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, snapshot string) (dir string, err error) {
 	if err := p.begin(ctx, name); err != nil {

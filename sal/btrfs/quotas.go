@@ -16,7 +16,7 @@ type quotas struct {
 	step func(name string)
 
 	mu        sync.Mutex // guards the fields below
-	known     bool       // ensure has found or made quotas enabled
+	known     bool       // ensure has found or enabled quotas
 	full      bool       // these were full quotas, not simple quotas
 	rescanned time.Time  // start of the last rescan of full quotas
 	running   time.Time  // when a rescan was last seen running

@@ -86,9 +86,9 @@ type Operation struct {
 	// not change the used capacity. A zero component means that this capacity is unchanged. Handles among the arguments
 	// may be in any form.
 	Needs func(args map[string]any) writ.Capacity
-	// Uses returns the disk space of the resource according to a result, in GiB, and whether the result has the field.
-	// Archives and snapshots are included: only the node measures them. Uses is nil if the schema of the result has no
-	// such field.
+	// Uses returns the disk space of the resource that a result contains, in GiB, including archives and snapshots, which
+	// only the node measures. ok is false if the result does not contain it. Uses is nil if the schema of the result has
+	// no such field.
 	Uses func(result map[string]any) (diskGiB int64, ok bool)
 	// Measured means that only the node can measure the added disk space, after the operation. Such a call needs a node
 	// with free disk space.

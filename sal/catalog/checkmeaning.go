@@ -41,7 +41,7 @@ func (c *checker) useful(f *Field, text string, at Path) bool {
 
 // list checks the elements of a list together.
 func (c *checker) list(f *Field, list []any, at Path) {
-	if !c.meaning || len(list) == 0 || f.Max != nil && int64(len(list)) > *f.Max { // bounds reports a long list
+	if !c.meaning || len(list) == 0 || f.Max != nil && int64(len(list)) > *f.Max { // bounds reports long lists
 		return
 	}
 	if first, ok := list[0].(string); ok && f.First != nil {
@@ -80,12 +80,14 @@ func same(a, b any) bool {
 	return reflect.TypeOf(a).Comparable() && a == b
 }
 
-// fits maps the names of checks in tags to functions that check a field together with all arguments.
+// fits maps the names of checks in tags to functions that check a field together with all arguments. See Field.fits for
+// their results.
 var fits = map[string]func(args map[string]any) (below, problem string){
 	"files": uselessFiles, "tmpfs": uselessTmpfs,
 }
 
-// wholes maps the names of checks in tags to functions that check all fields of an object.
+// wholes maps the names of checks in tags to functions that check all fields of an object. See Field.whole for their
+// results.
 var wholes = map[string]func(object map[string]any) (name, problem string){
 	"health": uselessHealth, "publish": uselessShare,
 }

@@ -39,8 +39,8 @@ const (
 	Gone = "gone"
 )
 
-// StandingOf returns the standing of a resource from the values of an operation or its driver. If the values contain no
-// state, it is Ready.
+// StandingOf returns the state, addresses and ports of a resource from the values of an operation or its driver. If the
+// values contain no state, the state is Ready.
 func StandingOf(values map[string]any) writ.Standing {
 	var s writ.Standing
 	if s.State, _ = values["state"].(string); s.State == "" {

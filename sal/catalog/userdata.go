@@ -19,7 +19,7 @@ var configHeader = regexp.MustCompile(`(?i)^#cloud-config(\s|$)`)
 // headers lists the starts of texts that cloud-init reads, in lower case.
 var headers = []string{"#cloud-config", "#!", "#include", "#part-handler", "#cloud-boothook", "## template: jinja"}
 
-// byteOrderMark is the first character of a text that some editors write.
+// byteOrderMark is a character that some editors write at the start of a text.
 const byteOrderMark = "\ufeff"
 
 // uselessUserData checks the user-data of a machine. It accepts text without a header of cloud-init, because other

@@ -4,12 +4,13 @@
 // for each container stores its output in bounded files, independently of the runner. The package is independent of the
 // origin of images and the routing of packets, and it never starts or stops the daemon.
 //
-// Files below Dir: records/, in the format of package sal; results/ of container.run, see sal.Results; containers/NAME/
-// with the files of one container, where NAME is writ.ResourceID.HostName: hosts, resolv.conf, its output (ID.log, and
-// ID.log.N-M for an earlier part, see logfile.Log; ID.stderr.log for the error output of container.run), and the pipes
-// of programs that run in it (exec/); stages/ID, which exists only while the runtime makes a process (see package
-// stage). The ID of a container at the daemon is NAME-GENERATION. A replacement is completely made beside the old
-// container. Then the record is switched to the new container, and only after that the old container ends.
+// Files below Dir: records/ contains records in the format of package sal. results/ contains the results of
+// container.run, see sal.Results. containers/NAME/ contains the files of one container, where NAME is
+// writ.ResourceID.HostName. These are hosts, resolv.conf, the output in ID.log, and the pipes of programs that run in
+// the container (exec/). ID.log.N-M is an earlier part of the output, see logfile.Log. ID.stderr.log is the error
+// output of container.run. stages/ID exists only while the runtime makes a process, see package stage. The ID of a
+// container at the daemon is NAME-GENERATION. A replacement is completely made beside the old container. Then the
+// record is switched to the new container, and only after that the old container ends.
 //
 // The daemon stores the environment of a container, including its secrets, in its own store, which only root can read,
 // until the container is deleted. Without the environment, the container could not be restarted. Records and labels

@@ -84,8 +84,9 @@ func chosenGrace(j *job, r *record) time.Duration {
 }
 
 // end ends a container's process: first with the stop signal of the container, then with SIGKILL after grace. It is not
-// an error if the process has exited. The way of ending is recorded before each signal, so that a repeated call reports
-// the same. r may be nil. In Keep it returns stillEnding if the process needs more time; Keep then calls it again.
+// an error if the process has exited. It records before each signal how the process is about to end, so that a repeated
+// call returns the same result. r may be nil. In Keep it returns stillEnding if the process needs more time; Keep then
+// calls it again.
 func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration) error {
 	if err := endProcess(ctx, j, r, id, grace); err != nil {
 		return err

@@ -112,8 +112,8 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	ended := make(chan struct{})
 	input := &signalled{Reader: strings.NewReader(p.input), end: sync.OnceFunc(func() { close(ended) })}
 	p.Step.step("run the program")
-	// A cancelled start might still begin later, with no caller left to end the program. Therefore the start is
-	// completed, and the program is ended afterwards.
+	// A cancelled start might still begin later, with no caller left to end the program. Therefore, the start is
+	// completed even if ctx ends, and the program is ended afterwards.
 	starting, started := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer started()
 	e, err := task.Exec(starting, "exec-"+strings.ToLower(rand.Text()), &process,

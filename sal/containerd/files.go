@@ -88,7 +88,8 @@ func writeFiles(j *job, id string, p *plan) error {
 	return sal.HostError("write the files of "+j.Resource.String(), err)
 }
 
-// writeFile writes a file, or changes it in place. Its mode grants rights only after it has its owner and its content.
+// writeFile writes a file, or changes it in place. It sets the mode last, so that other users get access only when the
+// file has its owner and content.
 //
 //failpoint:none the caller names the write
 func writeFile(path string, f *runtimespec.File) error {

@@ -27,9 +27,9 @@ import (
 
 // A container has a user namespace: its users and groups from 0 to userns.Many-1 map to host numbers that it shares
 // with no other container or user. Root in a container therefore has no rights on the host or in other containers. The
-// record of the container contains the numbers before any file or process uses them, until no file or process uses them
-// any more. The files on disk have the numbers that the container sees, because its layer and its volumes are mounted
-// with mapped IDs. A container that was made before this feature keeps the users of the host until it is deleted.
+// record of the container contains the numbers as long as any file or process may use them. The files on disk have the
+// numbers that the container sees, because its layer and its volumes are mounted with mapped IDs. A container that was
+// made before this feature keeps the users of the host until it is deleted.
 
 // recordMaking chooses the users of a new container and records that it is being made.
 func (j *job) recordMaking(ctx context.Context, r *record) error {
@@ -161,8 +161,9 @@ func fillStage(
 	return s.Fill(c)
 }
 
-// userOf returns the user namespace of a container: the owner of its network namespace, or a new one. In a network
-// namespace with another owner, the container's root would lack its rights, such as listening on port 80.
+// userOf returns the user namespace of a container. This is the user namespace that owns its network namespace. If it
+// has no recorded network namespace, it is a new user namespace. In a network namespace with another owner, the
+// container's root would lack its rights, such as listening on port 80.
 func userOf(r *record) (*os.File, error) {
 	if r.Own.Namespace != "" {
 		return userns.OfNetwork(r.Own.Namespace)
@@ -249,7 +250,7 @@ func (m *mappability) check(ctx context.Context, c *Connection, ids *confine.Acc
 	return fmt.Sprintf("%d for each, from %s", userns.Many, ids.Numbers()), nil
 }
 
-// layers returns the snapshotter and its root directory, or "" if the daemon does not report the directory.
+// layers returns the snapshotter and its root directory. root is "" if the daemon does not report the directory.
 func layers(ctx context.Context, daemon *client.Client) (keeps, root string, err error) {
 	if keeps, err = imagestore.Snapshotter(ctx, daemon); err != nil {
 		return "", "", err

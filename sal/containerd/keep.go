@@ -110,7 +110,7 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 }
 
 // keepNetwork restarts a container whose process is in another network namespace than the one at the recorded path.
-// This happens if that namespace was deleted and recreated; the container would be unreachable.
+// This happens if the namespace at the path was deleted and recreated. The container would then be unreachable.
 func (j *job) keepNetwork(ctx context.Context, r *record) ([]sal.Drift, error) {
 	if r.Own.Namespace == "" {
 		return nil, nil

@@ -38,8 +38,8 @@ const (
 	lastWords = time.Second
 )
 
-// IsLogger reports whether a process was started as the logger of a container. The runtime starts one for each
-// container. It runs independently of the runner and the daemon, and ends with the container.
+// IsLogger reports whether a process was started as the logger of a container. The runtime starts a logger for each
+// container. The logger runs independently of the runner and the daemon, and ends with the container.
 func IsLogger(args []string) bool {
 	return len(args) == 3 && (args[1] == loggerWord || args[1] == splitLoggerWord)
 }
@@ -65,8 +65,8 @@ func loggedTo(text string) (path string, root int) {
 // Logger is the main function of a logger process; it returns the exit code. By the convention of the runtime,
 // descriptors 3 and 4 are the outputs of the container, and closing descriptor 5 signals that the logger is ready.
 func Logger(args []string) int {
-	// The runtime sends SIGTERM after it closed its ends of the pipes. Another process that has them open, such as a
-	// daemon left by the container, must not delay the end of the logger.
+	// The runtime sends SIGTERM after it closed its ends of the pipes. Another process that has the pipes open, such as a
+	// background process that the container left, must not delay the end of the logger.
 	term, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	outputs := []*os.File{pipe(3, "stdout"), pipe(4, "stderr")}

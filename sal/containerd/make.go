@@ -173,8 +173,8 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 }
 
 // nextPhase returns the phase of a complete container that must be started. Without a health check it is usually ready,
-// which saves one write of the record: a created process shows that its start is missing, and if it is lost in a
-// reboot, the policy restarts it.
+// which saves one write of the record: a created process shows that its start is missing. If a reboot removes this
+// process, the restart policy starts the container.
 func nextPhase(r *record, args *catalog.ContainerCreate) phase {
 	if isRun(r) {
 		return pending

@@ -346,8 +346,8 @@ func store(ctx context.Context, j *job, r *record, ended sal.Ended) error {
 	return j.clear(ctx, r)
 }
 
-// stopProgram ends the program of a call that has ended. If the runner stops, the program continues to run. If the
-// program has ended by itself, stopProgram returns its result.
+// stopProgram ends the program after the context of its call has ended. If the runner stops, the program continues to
+// run. If the program has ended by itself, stopProgram returns its result.
 func stopProgram(ctx context.Context, j *job, r *record) (*sal.Ended, error) {
 	if errors.Is(context.Cause(ctx), sal.ErrStopping) {
 		return nil, ctx.Err()

@@ -244,7 +244,8 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 	return failed("make "+r.Resource.String(), err)
 }
 
-// checkLimits rejects limits that the daemon's process does not have. If its process is unknown, the kernel decides.
+// checkLimits rejects limits above the hard limits of the daemon's process. If this process is unknown, the kernel
+// decides.
 func checkLimits(ctx context.Context, j *job, limits catalog.Ulimits) error {
 	if limits == (catalog.Ulimits{}) {
 		return nil
@@ -256,8 +257,8 @@ func checkLimits(ctx context.Context, j *job, limits catalog.Ulimits) error {
 	return runtimespec.CheckLimits(limits, int(server.Pid))
 }
 
-// withOwnUsers makes the daemon leave the layer unmounted, because the driver mounts it with mapped IDs, and makes the
-// container's root the owner of the pipes of programs.
+// withOwnUsers prevents the daemon from mounting the layer, because the driver mounts it with mapped IDs. It also makes
+// the container's root the owner of the pipes of programs.
 func withOwnUsers(first uint32) client.NewContainerOpts {
 	return func(ctx context.Context, daemon *client.Client, c *containers.Container) error {
 		c.Snapshotter, c.SnapshotKey = "", ""

@@ -1,6 +1,6 @@
 // Package image is the image driver. It fetches files over https or from permitted directories of the node. Images of a
-// project that have the same SHA-256 are fetched once. It resumes broken downloads and stores files under their digest.
-// It is independent of the use of images.
+// project that have the same SHA-256 are fetched once. The driver resumes broken downloads, and stores files under
+// their digest. It is independent of the use of images.
 //
 // Scripts choose the URLs. So files are read only below directories that the operator configures, servers are contacted
 // only at addresses on the internet or in ranges that the operator configures, and errors do not reveal which other
@@ -62,7 +62,7 @@ type Driver struct {
 	stall  time.Duration // replaces the constant stall, unless it is 0
 
 	lines limit.Lines // log lines about failed fetches
-	// locks locks files by their stems, and the tree by its name. A digest, which all projects share, is locked only for
+	// locks guards files by their stems, and the tree by its name. A digest, which all projects share, is locked only for
 	// moments.
 	locks sal.Locks
 }

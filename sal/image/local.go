@@ -24,8 +24,8 @@ type localFile struct {
 }
 
 // fill reads the file, always from its start. It first verifies the digest: a file with another digest must look like a
-// missing file. So the file is not copied before that, because both the free disk space and the progress would reveal
-// the copy.
+// missing file. So it copies no bytes before it has verified the digest: both the free disk space and the progress
+// would reveal the copy.
 func (l *localFile) fill(ctx context.Context) error {
 	f, err := l.openVerified(ctx)
 	if err != nil {

@@ -46,7 +46,7 @@ func (s Secrets) skip(v *view, from int64) (int64, error) {
 		if begun {
 			return at + int64(i), nil
 		}
-		if i+whole > k { // another secret may begin inside this one
+		if i+whole > k { // this secret ends after k
 			k, i = i+whole, -1 // start again: another secret may begin before the new k
 		}
 	}
@@ -116,7 +116,7 @@ func (s Secrets) HidePart(text []byte) string { return s.Hide(text[:s.endBefore(
 func (s Secrets) HideEnd(text []byte) string {
 	k := s.tail(text)
 	for i := 0; i < k; i++ {
-		if whole, _ := s.at(text[i:]); i+whole > k { // another secret may begin inside this one
+		if whole, _ := s.at(text[i:]); i+whole > k { // this secret ends after k
 			k, i = i+whole, -1
 		}
 	}

@@ -24,7 +24,7 @@ func (c *changes) step(name string) {
 	}
 }
 
-// repaired adds a difference that is being repaired.
+// repaired adds a drift that the operation repairs.
 func (c *changes) repaired(format string, args ...any) {
 	c.drift = append(c.drift, sal.Drift{What: fmt.Sprintf(format, args...), Mended: true})
 }

@@ -167,8 +167,7 @@ type replyRoute struct {
 }
 
 // routeReplies makes replies leave through the interface on which the request arrived. On another network, their source
-// address would be rejected as spoofed. Replies from the other interfaces need no rule, because the main table contains
-// their routes.
+// address would be rejected as spoofed. Interfaces whose routes are in the main table need no rule.
 func (i interior) routeReplies(replies []replyRoute) error {
 	missing := map[netip.Prefix]int{} // tables by source address
 	for _, r := range replies {

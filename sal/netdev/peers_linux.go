@@ -33,8 +33,8 @@ func needed(r *sal.Record[network], want netip.Prefix, what string) error {
 		WithHint("use another range")
 }
 
-// connected returns the other ends of the open TCP connections of this network namespace. It returns none if the kernel
-// cannot list them.
+// connected returns the remote addresses of the open TCP connections of this network namespace. It returns none if the
+// kernel cannot list them.
 func connected(kernel *netlink.Handle) (all []netip.Addr) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		sockets, err := kernel.SocketDiagTCP(family)

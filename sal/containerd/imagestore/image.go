@@ -40,8 +40,8 @@ const (
 	pulledPrefix  = "writ/pulled/"
 )
 
-// NameOf returns the name of an archive's image at the daemon. It depends only on the content, so the daemon has an
-// image once even if it has several names or is in several projects.
+// NameOf returns the name of an archive's image at the daemon. It depends only on the content, so the daemon stores an
+// image once, even if several names or projects refer to it.
 func NameOf(i sal.Image) string { return archivePrefix + i.SHA256 }
 
 // Archive returns the image of an OCI archive. Image names inside the archive are ignored, because they could overwrite

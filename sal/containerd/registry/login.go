@@ -48,7 +48,7 @@ func (g *loginGuard) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 // redirectedAway reports whether an earlier redirect of a request led to another host or port. The client of net/http
-// copies the headers of the first request into each later one, also after such a redirect.
+// copies the headers of the first request into each later request, even after such a redirect.
 func redirectedAway(q *http.Request) bool {
 	host := q.URL.Host
 	for q.Response != nil {

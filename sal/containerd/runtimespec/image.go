@@ -26,7 +26,7 @@ type Overrides struct {
 
 // WithImageConfig applies the program, environment, directory and user of an image. It rejects an image with an invalid
 // stop signal. ownUsers limits user numbers to those below userns.Many. It replaces oci.WithImageConfig, which uses
-// text/template. The linker would then keep all exported methods, which adds 10 MB to writ.
+// text/template. With text/template, the linker keeps all exported methods, which adds 10 MB to writ.
 func WithImageConfig(image client.Image, over Overrides, ownUsers bool) oci.SpecOpts {
 	return func(ctx context.Context, daemon oci.Client, c *containers.Container, s *oci.Spec) error {
 		described, err := image.Spec(ctx)

@@ -44,8 +44,8 @@ func base() Ruleset {
 				nftables.ChainPriorityRef(bridgeBefore)), []rule{
 				{text: "from a port", match: jumpBy(expr.MetaKeyIIFNAME, mapDevice)},
 			}},
-			// Programs of the host that search for peers by multicast on all interfaces, like mycelium and mDNS, would
-			// reveal themselves to tenants. Neighbour discovery is not affected: it uses ICMPv6 and ARP.
+			// Without this chain, programs that search for peers by multicast on all interfaces, such as mycelium and mDNS,
+			// would reveal the host to tenants. Neighbour discovery is not affected: it uses ICMPv6 and ARP.
 			{bridge, ontoChain, nil, []rule{
 				{text: "multicast of the host by IPv6", match: slices.Concat(etherType(unix.ETH_P_IPV6),
 					protocol(unix.IPPROTO_UDP), within(destination6(), multicast6)), then: drop(keptCounter)},

@@ -12,7 +12,8 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// The maps of the tables. Each one maps device names, addresses or ports to the chains that process their packets.
+// The maps of the tables. Each one maps device names, addresses or ports to the chains that process their packets. The
+// comments name the family of the table and the key.
 const (
 	mapInto     = "into"     // inet: outgoing bridge of a routed packet
 	mapFrom     = "from"     // inet: incoming bridge of a packet
