@@ -25,42 +25,64 @@ const maxParts = 32
 // the order of their creation. The query therefore has one part for each state and project, and merges the first rows
 // of all parts.
 func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
-	before, order := "<", "DESC"
-	if filter.Oldest {
-		before, order = ">", "ASC"
-	}
-	var created int64
-	var id string
-	if p.Cursor != "" {
-		if err := parseCursor(p.Cursor, &created, &id); err != nil {
-			return nil, err
-		}
-	}
-	list := func(q *query, filter ledger.RunFilter) {
-		q.add(runColumns)
-		selectRuns(q, filter, byCreation)
-		if p.Cursor != "" {
-			q.and("(created, id) "+before+" (?, ?)", created, id)
-		}
-		q.add("\nORDER BY created "+order+", id "+order+"\nLIMIT ?", limit(p)+1)
-	}
 	parts := partsOf(filter)
 	q := selectFrom("")
 	if len(parts) == 1 {
-		list(q, parts[0])
-		return q, nil
+		return q, listPart(q, runColumns, parts[0], p, limit(p)+1)
 	}
 	for i, part := range parts {
 		if i > 0 {
 			q.add("\nUNION ALL\n")
 		}
 		q.add("SELECT * FROM (")
-		q.where = false
-		list(q, part)
+		if err := listPart(q, runColumns, part, p, limit(p)+1); err != nil {
+			return nil, err
+		}
 		q.add(fmt.Sprintf(") AS part%d", i))
 	}
-	q.add("\nORDER BY created "+order+", id "+order+"\nLIMIT ?", limit(p)+1)
+	q.add(sequenceOf(filter.Oldest)+"\nLIMIT ?", limit(p)+1)
 	return q, nil
+}
+
+// foundRuns builds the query for the runs at these places.
+func foundRuns(places []place, oldest bool) *query {
+	ids := make([]string, len(places))
+	for i, one := range places {
+		ids[i] = one.id
+	}
+	q := selectFrom(runColumns)
+	andIn(q, "id", ids)
+	q.add(sequenceOf(oldest))
+	return q
+}
+
+// sequenceOf returns the ORDER BY clause of a list.
+func sequenceOf(oldest bool) string {
+	if oldest {
+		return "\nORDER BY created ASC, id ASC"
+	}
+	return "\nORDER BY created DESC, id DESC"
+}
+
+// listPart adds the query for the first `most` runs of a page of one part.
+func listPart(q *query, columns string, filter ledger.RunFilter, p ledger.Page, most int) error {
+	before := "<"
+	if filter.Oldest {
+		before = ">"
+	}
+	q.add(columns)
+	q.where = false
+	selectRuns(q, filter, byCreation)
+	if p.Cursor != "" {
+		var created int64
+		var id string
+		if err := parseCursor(p.Cursor, &created, &id); err != nil {
+			return err
+		}
+		q.and("(created, id) "+before+" (?, ?)", created, id)
+	}
+	q.add(sequenceOf(filter.Oldest)+"\nLIMIT ?", most)
+	return nil
 }
 
 // partsOf splits a filter into filters of one state and one project. It does not split by project if that would exceed
@@ -192,6 +214,17 @@ func selectRuns(q *query, filter ledger.RunFilter, in sequence) {
 	if !filter.Since.IsZero() {
 		q.and("created >= ?", micros(filter.Since))
 	}
+	andFailure(q, filter)
+	if filter.WithoutLogs {
+		q.and("logs_only = FALSE")
+	}
+	if !filter.Silent.IsZero() {
+		silentSince(q, filter.Silent)
+	}
+}
+
+// andFailure adds the conditions on how the runs failed.
+func andFailure(q *query, filter ledger.RunFilter) {
 	andIs(q, "failure", filter.Failure)
 	switch filter.Operation {
 	case "":
@@ -199,12 +232,6 @@ func selectRuns(q *query, filter ledger.RunFilter, in sequence) {
 		q.and("failure <> '' AND failed_operation = ''")
 	default:
 		q.and("failure <> '' AND failed_operation = ?", filter.Operation)
-	}
-	if filter.WithoutLogs {
-		q.and("logs_only = FALSE")
-	}
-	if !filter.Silent.IsZero() {
-		silentSince(q, filter.Silent)
 	}
 }
 

@@ -52,10 +52,41 @@ func (s *runTable) Run(ctx context.Context, id writ.RunID) (ledger.Run, error) {
 
 // Runs lists runs, newest first unless the filter sets Oldest.
 func (s *runTable) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page) (ledger.List[ledger.Run], error) {
-	q, err := listRuns(filter, p)
+	return s.runs(ctx, filter, p, maxExamined)
+}
+
+// runs is Runs with the number of runs that a search may read.
+func (s *runTable) runs(
+	ctx context.Context, filter ledger.RunFilter, p ledger.Page, most int,
+) (ledger.List[ledger.Run], error) {
+	if !isSearch(filter) {
+		q, err := listRuns(filter, p)
+		if err != nil {
+			return ledger.List[ledger.Run]{}, err
+		}
+		return s.readRuns(ctx, q, p)
+	}
+	found, end, err := s.search(ctx, filter, p, most)
 	if err != nil {
 		return ledger.List[ledger.Run]{}, err
 	}
+	list := ledger.List[ledger.Run]{Items: []ledger.Run{}}
+	if len(found) > 0 {
+		if list, err = s.readRuns(ctx, foundRuns(found, filter.Oldest), p); err != nil {
+			return list, err
+		}
+	}
+	if len(found) > limit(p) { // also if the run that follows the page was just deleted
+		end = &found[limit(p)-1]
+	}
+	if list.Next == "" && end != nil {
+		list.Next = cursor(end.created, end.id)
+	}
+	return list, nil
+}
+
+// readRuns reads a page of runs.
+func (s *runTable) readRuns(ctx context.Context, q *query, p ledger.Page) (ledger.List[ledger.Run], error) {
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	return page(rows, err, limit(p), func(rows scanner) (ledger.Run, []any, error) {
 		run, err := s.shownRun(rows)
@@ -88,23 +119,45 @@ func (s *runTable) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.
 // progress. A run has at most scripts.MaxLogLines log lines, which bounds the rows read.
 const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id AND topic <> 'log' ORDER BY events.id DESC LIMIT 1), 0)"
 
-// CountRuns counts the selected runs.
+// CountRuns counts the selected runs. With a text, it counts those among the newest ledger.MaxExamined.
 func (s *runTable) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.RunCounts, error) {
-	q := countRuns(filter)
-	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	counts := ledger.RunCounts{}
-	err = each(rows, err, func(row scanner) error {
-		var project writ.ProjectID
-		var state ledger.State
-		var n int
-		err := row.Scan(&project, &state, &n)
-		if counts[project] == nil {
-			counts[project] = map[ledger.State]int{}
+	return s.countRuns(ctx, filter, maxExamined)
+}
+
+// countRuns is CountRuns with the number of runs that a search may read.
+func (s *runTable) countRuns(ctx context.Context, filter ledger.RunFilter, most int) (ledger.RunCounts, error) {
+	queries := []*query{}
+	if filter.Text == "" {
+		queries = append(queries, countRuns(filter))
+	} else {
+		parts := partsOf(listedBy(filter))
+		for _, part := range parts {
+			q, err := countFound(part, filter, max(most/len(parts), 1))
+			if err != nil {
+				return nil, err
+			}
+			queries = append(queries, q)
 		}
-		counts[project][state] = n
-		return err
-	})
-	return counts, err
+	}
+	counts := ledger.RunCounts{}
+	for _, q := range queries {
+		rows, err := s.db.Query(ctx, q.String(), q.args...)
+		err = each(rows, err, func(row scanner) error {
+			var project writ.ProjectID
+			var state ledger.State
+			var n int
+			err := row.Scan(&project, &state, &n)
+			if counts[project] == nil {
+				counts[project] = map[ledger.State]int{}
+			}
+			counts[project][state] += n
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
 }
 
 // Failures groups the selected runs by code and operation.

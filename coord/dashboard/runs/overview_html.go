@@ -2,6 +2,7 @@ package runs
 
 import (
 	"cmp"
+	"fmt"
 
 	"writ"
 	. "writ/coord/dashboard/markup"
@@ -30,6 +31,10 @@ func (o overview) HTML(p *page.Page) Node {
 				TBody(p.Part("runs"), Mark("hold"))),
 			P(Class("empty"), o.empty()),
 			Div(p.Part("pager")),
+			When(o.Filter.Text != "", func() Node {
+				return P(Class("sub"), Text(fmt.Sprintf("A page searches %d runs, and the numbers are of the newest %d.",
+					ledger.MaxExamined, ledger.MaxExamined)))
+			}),
 			With(o.WithLogs, func(address string) Node {
 				return P(Class("sub"), Text("Runs that only read logs are omitted. "), A(Href(address), Text("Show them")))
 			}),
@@ -60,7 +65,11 @@ func (o overview) heading() string {
 
 func (o overview) empty() Node {
 	if o.Filtered() {
-		return Group{Text("No run matches. "), A(Href(o.All), Text("Show all"))}
+		none := "No run matches. "
+		if o.Filter.Text != "" {
+			none = "None of these runs matches. "
+		}
+		return Group{Text(none), A(Href(o.All), Text("Show all"))}
 	}
 	return Group{Text("No run yet. "), If(o.Submits, Group{Text("Submit a script: "), Code(Text("writ submit FILE"))})}
 }
