@@ -9,7 +9,7 @@ type Answer struct {
 	Done         string           `json:"done,omitempty"`    // the effect of the statement, as a sentence
 	Refused      *Error           `json:"refused,omitempty"` // the reason if the text was refused
 	Runs         map[RunID]*Error `json:"runs,omitempty"`    // by run: nil for success
-	Roster       int              `json:"roster"`            // version of the roster that decided
+	Roster       int              `json:"roster"`            // version of the roster in force at the decision
 	RosterDigest Digest           `json:"roster_digest"`
 	Time         int64            `json:"time"` // unix milliseconds
 }
@@ -20,7 +20,7 @@ type Adoption struct {
 	Datacenter DatacenterID `json:"datacenter"`
 	Roster     int          `json:"roster"` // version
 	Digest     Digest       `json:"digest"`
-	Nonce      []byte       `json:"nonce"` // from the request; proves that the answer is not older than it
+	Nonce      []byte       `json:"nonce"` // from the request; proves that the answer is not older than the request
 	Time       int64        `json:"time"`  // unix milliseconds
 }
 

@@ -164,7 +164,7 @@ type CodeInfo struct {
 	Status    int    // HTTP status
 	Exit      int    // exit code of the command line
 	Meaning   string // one or more sentences
-	Remedy    string // what the reader can do; empty if the message of each error says it, or if it is unknown
+	Remedy    string // what the reader can do; empty if unknown, or if each error's message has it
 }
 
 // Explain returns the meaning and the remedy of the code.

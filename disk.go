@@ -9,9 +9,9 @@ type Disk struct {
 	Free  int64  `json:"free"`
 }
 
-// almostFullPart defines a disk as almost full if less than 1/almostFullPart of it is free. Nodes offer only the rest
-// to resources. With less free space, reservations are exceeded or other data uses the disk, and the next write may
-// fail.
+// almostFullPart sets the reserve of a disk. A disk is almost full if less than 1/almostFullPart of it is free. Nodes
+// offer the space beyond the reserve to resources. If less is free, other data uses the disk or resources exceed their
+// reservations, and the next write may fail.
 const almostFullPart = 20
 
 // AlmostFull reports whether less than a twentieth of the disk is free.

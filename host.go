@@ -36,7 +36,7 @@ type HostPart struct {
 	Mounted string `json:"mounted,omitempty"` // the shortest mount point
 }
 
-// HostNIC is a network interface: a card, or a virtual interface for several cards or part of one.
+// HostNIC is a network interface: a card, or a virtual interface on top of cards, such as a bond, bridge or VLAN.
 type HostNIC struct {
 	Name      string   `json:"name"` // "eth0"
 	MAC       string   `json:"mac,omitempty"`

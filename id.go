@@ -73,8 +73,8 @@ func ParseDigest(s string) (Digest, error) {
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // RunIDOf returns the id of the run that a payload with this digest creates: the first 128 bits of
-// SHA-256("writ-run-v1\0" ‖ digest) as 26 base32 characters. Every process derives the same id, so a coordinator can
-// answer while the datacenter is unreachable, and a replay after a restored journal keeps its id.
+// SHA-256("writ-run-v1\0" ‖ digest) as 26 base32 characters. Every process derives the same id. A coordinator can
+// return it while the datacenter is unreachable. A submission keeps it after a restore of the journal.
 func RunIDOf(payload Digest) RunID {
 	sum := sha256.Sum256(append([]byte("writ-run-v1\x00"), payload[:]...))
 	return RunID(lowerBase32.EncodeToString(sum[:16]))
@@ -86,7 +86,7 @@ var (
 	runPattern  = regexp.MustCompile(`^[a-z2-7]{26}$`)
 )
 
-// ValidName reports whether s is a valid name of a resource, node, project or anything else that people name: 1 to 63
+// ValidName reports whether s is a valid name of a resource, node, project or other object. Names have 1 to 63
 // lower-case letters, digits and hyphens, with no hyphen at the start.
 func ValidName(s string) bool { return namePattern.MatchString(s) }
 

@@ -22,7 +22,7 @@ type Job struct {
 	Datacenter DatacenterID   `json:"datacenter"`
 	Node       NodeID         `json:"node"` // the only node that may execute it
 	Delivery   int            `json:"delivery"`
-	Epoch      int64          `json:"epoch"` // the supervisor's; runners reject one lower than the highest seen
+	Epoch      int64          `json:"epoch"` // of the supervisor; runners reject epochs below the highest seen
 	Operation  string         `json:"operation"`
 	Project    ProjectID      `json:"project"`
 	Name       string         `json:"name,omitempty"` // of the resource
@@ -35,9 +35,9 @@ type Job struct {
 	// Weight is the project's share of the node's time relative to other projects that compete for it. 0 counts as 1.
 	Weight  int `json:"weight,omitempty"`
 	Resumes int `json:"resumes,omitempty"` // how often the run was resumed so far
-	// KnownFailures is the number of an earlier attempt. When the supervisor decided on this attempt, it knew the
-	// failures of all attempts up to that one, so their effects may be repeated. The node refuses an operation that
-	// must run once if an attempt after that one may have acted.
+	// KnownFailures is the number of an earlier attempt. The supervisor knows that all attempts up to it have failed, and
+	// accepts that their effects repeat. The node refuses an operation that must run once if an attempt after
+	// KnownFailures may have acted.
 	KnownFailures int    `json:"told,omitempty"`
 	Payload       Digest `json:"payload"`  // the user's signed text
 	Accepted      int64  `json:"accepted"` // when the supervisor accepted the run
@@ -57,7 +57,7 @@ type TransferGrant struct {
 	FromName   string       `json:"from_name"`
 	FromKey    []byte       `json:"from_key"`          // ed25519 public key of From
 	Address    string       `json:"address,omitempty"` // where From serves archives, "host:port"; "" if it serves none
-	Unheard    bool         `json:"unheard,omitempty"` // From was silent since the supervisor started; no Address
+	Unheard    bool         `json:"unheard,omitempty"` // From has sent no beat to this supervisor yet; no Address
 	To         NodeID       `json:"to"`
 	ToKey      []byte       `json:"to_key"`
 	Resource   ResourceID   `json:"resource"`           // on From
@@ -104,10 +104,10 @@ type Beat struct {
 	Inventories []Inventory `json:"recalls,omitempty"`  // of runs that the supervisor asked about since the last beat
 }
 
-// Inventory lists the calls of a run that a node has started or has the result of, for a supervisor that asked.
+// Inventory lists the calls of a run that a node has started or has results of. It answers Control.Asked.
 type Inventory struct {
 	Run   RunID `json:"run"`
-	Epoch int64 `json:"epoch"` // the highest that the node had seen; it starts no job of a lower epoch after the list
+	Epoch int64 `json:"epoch"` // the highest epoch that the node has seen; later, it starts no job of a lower epoch
 	Calls []int `json:"calls,omitempty"`
 }
 
@@ -174,8 +174,8 @@ type Control struct {
 	Node  NodeID   `json:"node"`
 	Epoch int64    `json:"epoch"`
 	Acks  []JobKey `json:"acks,omitempty"` // results that the supervisor's journal holds
-	// Cancels stops the jobs of these runs. The node rejects further jobs of a run until the time that is the value, in
-	// unix milliseconds.
+	// Cancels stops the jobs of these runs. Each value is a time in unix milliseconds: until then, the node rejects
+	// further jobs of the run.
 	Cancels map[RunID]int64 `json:"cancels,omitempty"`
 	// Resumes counts the resumes of a cancelled run before its cancel. Jobs after a later resume are not cancelled.
 	Resumes map[RunID]int `json:"resumes,omitempty"`
@@ -187,5 +187,5 @@ type Control struct {
 	Asked []RunID `json:"asked,omitempty"`
 	// Acknowledged names a report, and acknowledges its usage, repairs and states.
 	Acknowledged *ReportID `json:"told,omitempty"`
-	Log          []byte    `json:"log,omitempty"` // a nodes.LogQuery; no other field is set then, for older runners
+	Log          []byte    `json:"log,omitempty"` // a nodes.LogQuery, alone in a message, because older runners reject it
 }

@@ -18,8 +18,8 @@ type NodeDriver struct {
 	// Engines lists the programs that the driver can use, best first, followed by installed programs that it refuses.
 	// It is empty if there is only one way to serve.
 	Engines []Engine `json:"engines,omitempty"`
-	// Opens lists the ports that resources may publish, by address: "192.0.2.10:80,8000-8999". Only the driver of
-	// networks has them.
+	// Opens lists the ports that resources may publish, by address: "192.0.2.10:80,8000-8999". Only the network driver
+	// sets it.
 	Opens   []string `json:"opens,omitempty"`
 	Init    bool     `json:"init,omitempty"`    // has an init program for containers
 	Devices []string `json:"devices,omitempty"` // names of the devices that containers may have
@@ -29,11 +29,11 @@ type NodeDriver struct {
 type Engine struct {
 	Name    string `json:"name"` // "redis-server"
 	Version string `json:"version,omitempty"`
-	Refused string `json:"refused,omitempty"` // why the program serves no new resources, "" if it does
+	Refused string `json:"refused,omitempty"` // why the program serves no new resources, "" if it serves them
 }
 
-// Does reports whether the engine can serve a request. Its name must be in names, unless names is empty, and its
-// version must match: a prefix such as 7 matches 7.2.4, and "" matches any version.
+// Does reports whether the engine can serve a request. Its name must be in names, unless names is empty. Its version
+// must match: a prefix such as 7 matches 7.2.4, and "" matches any version.
 func (e Engine) Does(names []string, version string) bool {
 	return e.Refused == "" && (len(names) == 0 || slices.Contains(names, e.Name)) && e.IsVersion(version)
 }
@@ -62,7 +62,7 @@ type Node struct {
 	HostFacts
 	Findings
 	Used     Capacity   `json:"used"`               // reserved by the resources placed on the node
-	Revision int        `json:"revision,omitempty"` // number of decisions about the node; a statement names the current one
+	Revision int        `json:"revision,omitempty"` // number of decisions about the node; statements name the current one
 	Decided  []Decision `json:"decided,omitempty"`  // the latest decisions about the node, oldest first
 	Joined   time.Time  `json:"joined"`
 	LastBeat time.Time  `json:"last_beat,omitzero"`
@@ -117,11 +117,11 @@ func LabelsText(labels map[string]string) string {
 	return strings.Join(all, ", ")
 }
 
-// Orphan is an object on a host with a name or mark of writ but without a resource: a record was deleted or is damaged,
-// a disk was restored to an earlier state, or a delete left an object that now belongs to someone else, such as a
-// socket with a foreign listener. If a delete fails for another reason, the record stays in state deleting with the
-// obstacle as drift, and the node retries. Nodes report orphans while they exist. They remove only stray image files,
-// because the content of other orphans is unknown.
+// Orphan is an object on a host with a name or mark of writ but without a resource. Its record was deleted or is
+// damaged, or the host's disk was restored to an earlier state. A delete can also leave an object that now belongs to
+// another program, such as a socket with a foreign listener. If a delete fails for another reason, the record stays in
+// state deleting with the obstacle as drift, and the node retries. Nodes report orphans while they exist. They remove
+// only stray image files, because the content of other orphans is unknown.
 type Orphan struct {
 	Module string `json:"module"`           // module of the driver that found it
 	Kind   string `json:"kind"`             // "tap", "process", "subvolume"

@@ -82,7 +82,7 @@ type PreviewedCall struct {
 	Warning string `json:"warning,omitempty"`
 	// Values holds the fields of the call's result as a JSON object, if the call would change nothing.
 	Values json.RawMessage `json:"values,omitempty"`
-	// Nodes lists why each node is unsuitable, if all are.
+	// Nodes lists why each node is unsuitable. It is empty if a node is suitable.
 	Nodes []NodeVerdict `json:"nodes,omitempty"`
 }
 

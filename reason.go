@@ -102,7 +102,7 @@ const (
 	VerdictClosed      VerdictCode = "closed" // the node is cordoned or draining
 	VerdictFull        VerdictCode = "full"
 	VerdictPortClosed  VerdictCode = "port_closed" // the operator does not open a port that the call publishes
-	VerdictPortTaken   VerdictCode = "port_taken"  // another resource publishes it there
+	VerdictPortTaken   VerdictCode = "port_taken"  // another resource publishes the port on this node
 	VerdictNoDevice    VerdictCode = "no_device"
 )
 
@@ -141,7 +141,7 @@ var workPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_]{0,3
 // ValidWork reports whether s has the form of an operation or of a module.
 func ValidWork(s string) bool { return workPattern.MatchString(s) }
 
-// Release returns the command that ends the hold. It returns "" if a name is unsafe in a shell: an attacker might have
+// Release returns the command that ends the hold. It returns "" if a name is unsafe in a shell. An attacker might have
 // chosen such a name, and a person might run the command.
 func (h HoldReason) Release() string {
 	command := "writ release"

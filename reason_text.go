@@ -72,7 +72,7 @@ func (s sentence) of(r Reason) string {
 	return s.atCoordinator(r)
 }
 
-// atCoordinator formats the reasons that coordinators add. An unknown code of a newer version shows its text.
+// atCoordinator formats the reasons that coordinators add. An unknown code shows its text, or itself.
 func (s sentence) atCoordinator(r Reason) string {
 	switch r.Code {
 	case ReasonAway:

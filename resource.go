@@ -29,8 +29,8 @@ type ResourceID struct {
 	Name    string       `json:"name"`
 }
 
-// HostName returns the name of the resource's interfaces, subvolumes, directories and ids on hosts: the first letter of
-// its kind and 10 base32 characters of SHA-256(project, kind, name). Linux allows 15 characters for an interface.
+// HostName returns the resource's name for interfaces, subvolumes, directories and ids on hosts. It is the first letter
+// of the kind and 10 base32 characters of SHA-256(project, kind, name). Linux allows 15 characters for interfaces.
 func (r ResourceID) HostName() string {
 	sum := sha256.Sum256([]byte(string(r.Project) + "\x00" + string(r.Kind) + "\x00" + r.Name))
 	return string(r.Kind[:1]) + lowerBase32.EncodeToString(sum[:])[:10]
@@ -80,7 +80,7 @@ type Resource struct {
 	Standing
 	// Drift lists the differences from the requested state, as sentences, from the node's last scan. It may be empty.
 	Drift []string `json:"drift,omitempty"`
-	// Mended lists the latest repairs by the node, oldest first. An event of the resource reports its last entry.
+	// Mended lists the latest repairs by the node, oldest first.
 	Mended []Mending `json:"mended,omitempty"`
 }
 

@@ -28,7 +28,7 @@ type Run struct {
 	Script      string         `json:"script"`
 	Payload     Digest         `json:"payload"`
 	Plan        Digest         `json:"plan,omitzero"`       // the plan that the run is bound to, zero if none
-	LogsOnly    bool           `json:"logs_only,omitempty"` // its header only allows to read logs and consoles
+	LogsOnly    bool           `json:"logs_only,omitempty"` // its header allows only reads of logs and consoles
 	State       RunState       `json:"state"`
 	Why         Reason         `json:"why,omitzero"`     // why the run waits
 	Reason      string         `json:"reason,omitempty"` // Why as a sentence; only in the coordinator's records
@@ -46,9 +46,9 @@ type Run struct {
 type Failure struct {
 	Error
 	Position string   `json:"position,omitempty"` // "web.tengo:14:11"; of the call Seq, if a call ended the run
-	Trace    []string `json:"trace,omitempty"`    // positions of the need of Seq, then of the callers, innermost first
+	Trace    []string `json:"trace,omitempty"`    // where the script read Seq's result, then the callers, innermost first
 	Seq      int      `json:"seq,omitempty"`      // the call that ended the run, 0 if none
-	Handled  bool     `json:"handled,omitempty"`  // the script read the error; a resume fails alike; not in summaries
+	Handled  bool     `json:"handled,omitempty"`  // the script read the error, so a resume fails again; not in summaries
 }
 
 // Summary is the supervisor's signed statement of how a run ended. Clients accept no other proof.
@@ -88,7 +88,7 @@ type Call struct {
 	Queued    time.Time    `json:"queued,omitzero"`
 	Started   time.Time    `json:"started,omitzero"` // by the node's clock
 	Ended     time.Time    `json:"ended,omitzero"`
-	EndBy     time.Time    `json:"end_by,omitzero"` // when the timeout of a sent attempt ends it at the latest
+	EndBy     time.Time    `json:"end_by,omitzero"` // the latest end of a sent attempt, by its timeout
 }
 
 // CallOptions is the third argument of an operation in a script.

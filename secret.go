@@ -2,7 +2,7 @@ package writ
 
 import "time"
 
-// Secret is one version of a project's secret in a datacenter. Its value is encrypted: only nodes that need it open it.
+// Secret describes one version of a project's secret in a datacenter. It does not contain the value.
 type Secret struct {
 	Datacenter DatacenterID `json:"datacenter"`
 	Project    ProjectID    `json:"project"`

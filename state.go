@@ -57,7 +57,7 @@ const (
 	LivenessSilent Liveness = "silent" // no beat for 5 s, or the roster's value: no new work
 	LivenessLost   Liveness = "lost"   // no beat for 60 s, or the roster's value
 
-	// LivenessUnknown is set by coordinators only, for the nodes of a datacenter that is away.
+	// LivenessUnknown is set by coordinators only, for the nodes of a datacenter that is not connected.
 	LivenessUnknown Liveness = "unknown"
 )
 

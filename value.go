@@ -8,11 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// The values of scripts, journals, jobs and results are string, bool, int64, nil, []any and map[string]any of these.
-// Floats are excluded because their formatting and arithmetic differ between machines. int64 is the only integer type.
-// Strings must be UTF-8: the decoders of journals and envelopes reject others.
-
-// CheckValue returns an error if v is not such a value. The error names the first invalid place in key order.
+// CheckValue returns an error if v is not a value of scripts, journals, jobs and results. Such a value is a string,
+// bool, int64 or nil, or a []any or map[string]any of values. Floats are invalid because their formatting and
+// arithmetic differ between machines. Strings must be UTF-8, because the decoders of journals and envelopes reject
+// other strings. The error names the first invalid place in key order.
 func CheckValue(v any) error { return checkValue(v, "value", 0) }
 
 // MaxValueDepth limits the nesting of lists and maps.
