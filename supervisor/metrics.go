@@ -88,7 +88,7 @@ func sendState(s *Supervisor, to *metrics.Scrape) {
 	}
 }
 
-// sendWork sends the metrics of runs, calls and holds. Some need a scan of the watch.
+// sendWork sends the metrics of runs, calls and holds. Some of them need a scan of the watch.
 func sendWork(s *Supervisor, to *metrics.Scrape) {
 	to.Value("writ_supervisor_runs_open", "Open runs.", float64(s.opened.Runs()))
 	steps := to.Gauge("writ_supervisor_steps",

@@ -1,12 +1,13 @@
 // Package supervisor runs one datacenter. It verifies signed submissions and statements, evaluates scripts as durable
-// workflows, places their calls on nodes, sends signed jobs, collects signed results and monitors all of it. The
-// journal is the source of truth. The queue, coordinators and nodes are trusted only as far as a signature proves their
-// messages. The package does not depend on the HTTP API for people or on the tools on hosts.
+// workflows, places their calls on nodes, sends signed jobs and collects signed results. The journal is the source of
+// truth. The queue, coordinators and nodes are trusted only as far as a signature proves their messages. The package
+// does not depend on the HTTP API for people or on the tools on hosts.
 //
-// A run advances in steps, one at a time; see package workflow: a step applies its mail, a pass of the script returns
-// the next calls (package scripts), and the calls are claimed, placed and prepared for sending, all in one transaction.
-// Package collect handles the messages of nodes. Package watch detects events that do not happen:
-// missing beats, lost jobs and passed deadlines. This package creates the parts and connects them.
+// A run advances in steps, one at a time; see package workflow. A step applies the mail of the run. A pass of the
+// script then returns the next calls (package scripts). The calls are claimed, placed and prepared for sending. All of
+// this is written in one transaction. Package collect handles the messages of nodes. Package watch detects conditions
+// that no message reports: missing beats, lost jobs and passed deadlines. This package creates the parts and connects
+// them.
 package supervisor
 
 import (
@@ -89,8 +90,8 @@ type Config struct {
 	// Weights maps project names to their shares of scarce resources: CPU time of the evaluator, and room on nodes.
 	// Missing projects have weight 1.
 	Weights map[string]int
-	// Backoff returns the pause after the failure of attempt n, from 1. If nil, it doubles from one second to one
-	// minute, with jitter. The maximum is one minute.
+	// Backoff returns the pause after the failure of attempt n, from 1. If Backoff is nil, the pause doubles from one
+	// second to one minute, with jitter. The maximum is one minute.
 	Backoff func(attempt int) time.Duration
 	// Now returns the wall clock time; nil means time.Now. The wall clock may be set forward and back at any time.
 	// Durations are not measured with it.
@@ -167,9 +168,10 @@ type Supervisor struct {
 // Open creates a supervisor from its journal and begins a new epoch. It returns journal.ErrHeld while another
 // supervisor has the lease.
 //
-// outside holds signed rosters from outside the journal, oldest first. They are required for a new journal; otherwise
-// newer ones are adopted. The newest roster must have the datacenter with this key. If open runs need an engine that
-// this program lacks, Open returns ENGINE_UNSUPPORTED and leaves the journal unchanged.
+// outside holds signed rosters from outside the journal, oldest first. They are required for a new journal; with an
+// existing journal, Open adopts the newer rosters among them. The newest roster must have the datacenter with this key.
+// If open runs need an engine that this program lacks, Open returns ENGINE_UNSUPPORTED and leaves the journal
+// unchanged.
 func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
 		Config: config, pending: admission.NewPending(),
@@ -243,7 +245,8 @@ func Open(ctx context.Context, config Config, outside [][]byte) (*Supervisor, er
 	return s, nil
 }
 
-// protection has the journal authenticate its rows, under a key that only this supervisor has.
+// protection returns the settings for the authentication of the journal's rows. The key is the seed of the supervisor's
+// private key, which is not in the journal.
 func protection(key ed25519.PrivateKey, warnings *ratelog.Log) journal.Protection {
 	return journal.Protection{
 		Key: key.Seed(),
@@ -253,7 +256,7 @@ func protection(key ed25519.PrivateKey, warnings *ratelog.Log) journal.Protectio
 	}
 }
 
-// Epoch returns the epoch, the number that fences off earlier supervisors.
+// Epoch returns the epoch of this supervisor. Nodes and the journal reject supervisors with lower epochs.
 func (s *Supervisor) Epoch() int64 { return s.epoch }
 
 // Roster returns the newest roster that the supervisor has adopted.
@@ -298,10 +301,10 @@ func (s *Supervisor) rosterInForce(ctx context.Context, roster *identity.Roster)
 	}
 }
 
-// trimEvery is the interval at which the memory of runs without a step is given back.
+// trimEvery is the interval at which the memory of runs without a step is released.
 const trimEvery = time.Minute
 
-// trim gives back the memory of runs and programs that were not used for trimEvery or longer.
+// trim releases the memory of runs and programs that were not used for trimEvery or longer.
 func trim(ctx context.Context, s *Supervisor) error {
 	for sleep.For(ctx, trimEvery) == nil {
 		s.advancer.Trim()

@@ -79,7 +79,7 @@ func (s *Supervisor) wireSteps() {
 	s.steps.Owners, s.steps.Drop = s.advancer.Owners, s.advancer.Drop
 }
 
-// wireNodes creates the parts that receive the messages of nodes and notice missing ones.
+// wireNodes creates the parts that receive the messages of nodes and notice missing messages.
 func (s *Supervisor) wireNodes() {
 	site := collect.Site{
 		Epoch: s.epoch, Fleet: s.fleet, Journal: s.Journal, Mailbox: s.steps, Outbox: s.outbox, Misuse: s.misuse,
