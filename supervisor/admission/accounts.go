@@ -25,9 +25,10 @@ import (
 )
 
 const (
-	// accountsInterval is the time between two looks at the queue. A restarted Redis has lost the accounts.
+	// accountsInterval is the time between two checks for changed nodes or a restarted queue. A restarted Redis has lost
+	// the accounts.
 	accountsInterval = time.Second
-	// applyInterval is the time between two comparisons of all accounts, if nothing seems to have changed.
+	// applyInterval is the time between two updates of all accounts if neither the nodes nor the queue have changed.
 	applyInterval = 5 * time.Second
 	// applyWithin limits the duration of one update.
 	applyWithin = 5 * time.Second
@@ -58,7 +59,7 @@ type Accounts struct {
 	suspended map[writ.NodeID]*suspension
 	surveyed  bool                   // the first survey has ended
 	signed    map[writ.NodeID][]byte // signed answers of the node API
-	looked    map[writ.NodeID]bool   // serving nodes at the last successful update; nil before the first
+	looked    map[writ.NodeID]bool   // serving nodes at the last successful update; nil before the first success
 	applied   applied                // the last successful update
 	lacking   bool                   // the queue does not support accounts
 	failing   bool                   // the failure of the queue was logged
@@ -67,7 +68,7 @@ type Accounts struct {
 // applied describes an update of the accounts.
 type applied struct {
 	at       time.Time // by the monotonic clock
-	instance string    // of the queue, before the update
+	instance string    // instance of the queue before the update
 	accounts map[writ.NodeID]string
 }
 
@@ -109,7 +110,8 @@ func (a *Accounts) Run(ctx context.Context) error {
 	}
 }
 
-// refresh is apply if the nodes or the queue have changed since the last call, or after applyInterval. The caller holds mu.
+// refresh calls apply if the nodes or the queue have changed since the last update, if that update failed, or after
+// applyInterval. The caller holds mu.
 func (a *Accounts) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
@@ -126,8 +128,8 @@ func (a *Accounts) refresh(ctx context.Context) error {
 	return nil
 }
 
-// accounts returns the serving nodes, and the passwords of those that are not suspended. It makes missing passwords, and
-// forgets those of other nodes. The caller holds mu.
+// accounts returns the serving nodes, and the passwords of the serving nodes that are not suspended. It makes missing
+// passwords, and deletes the passwords of other nodes. The caller holds mu.
 func (a *Accounts) accounts() (serving map[writ.NodeID]bool, all map[writ.NodeID]string) {
 	serving = make(map[writ.NodeID]bool)
 	for _, node := range a.Fleet.Members.Serving() {
@@ -151,8 +153,8 @@ func (a *Accounts) accounts() (serving map[writ.NodeID]bool, all map[writ.NodeID
 	return serving, all
 }
 
-// apply gives each approved node its queue account and removes all other accounts. It is not an error if the queue does
-// not support accounts. The caller holds mu.
+// apply gives each approved node its queue account, unless the node is suspended, and removes all other accounts. It is
+// not an error if the queue does not support accounts. The caller holds mu.
 func (a *Accounts) apply(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()

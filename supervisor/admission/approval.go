@@ -17,9 +17,9 @@ import (
 	"writ/supervisor/link"
 )
 
-// mayReport reports whether the serial number in a claim may be looked up. To make guessing slow, each network
-// has a burst of serialsAtOnce new numbers and then one per minute. A waiting node that repeats its number is not
-// counted.
+// mayReport reports whether the serial number in a claim may be looked up. To make guessing slow, each network may
+// report a burst of serialsAtOnce new numbers, and then one number per minute. A waiting node may repeat its number
+// without limit.
 func (o *Batches) mayReport(n *journal.Node, network string) bool {
 	if n.Serial == "" {
 		return true
@@ -52,7 +52,7 @@ func (o *Batches) forSerial(serial string) *openBatch {
 var errNotApproved = errors.New("the batch does not approve the node")
 
 // approve returns the verified statement of a batch if the batch admits a node with this serial number. A number that
-// another node holds is rejected even if the batch record in the database claims that it is unused.
+// another node holds is rejected even if the batch record in the database claims that the number is unused.
 func (o *Batches) approve(b *journal.NodeBatch, serial string) (*identity.VerifiedStatement, error) {
 	if b.Ended(o.site.Now()) || b.Used(serial) || holder(o.site.Fleet.Members, serial, b) != nil {
 		return nil, errNotApproved
@@ -67,8 +67,8 @@ func (o *Batches) approve(b *journal.NodeBatch, serial string) (*identity.Verifi
 	return v, nil
 }
 
-// verify verifies the stored statement of a batch. It returns an error if the signer would not have the right to
-// sign it now, or if the datacenter has manual approval.
+// verify verifies the stored statement of a batch. It returns an error if the signer would not have the right to sign
+// the statement now, or if the datacenter has manual approval.
 func (o *Batches) verify(b *journal.NodeBatch) (*identity.VerifiedStatement, identity.Batch, error) {
 	v, err := o.site.Verifier().PastStatement(b.Signed)
 	if err != nil {
@@ -155,8 +155,9 @@ func holder(members *fleet.Members, serial string, b *journal.NodeBatch) *journa
 	return nil
 }
 
-// holds reports whether n prevents batch b from admitting another node with this serial number. n must have the number,
-// and one of these must hold: b admitted n, n is approved or pending, or the last decision about n is not older than b.
+// holds reports whether n prevents batch b from admitting another node with this serial number. n must have the number.
+// In addition, one condition must hold: b admitted n; n is approved or pending; the last decision about n is not older
+// than b.
 func holds(n *journal.Node, serial string, b *journal.NodeBatch) bool {
 	if n.Serial != serial {
 		return false

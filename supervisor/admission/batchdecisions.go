@@ -61,7 +61,7 @@ func (d *BatchDecisions) Create(ctx context.Context, v *identity.VerifiedStateme
 	return answer, err
 }
 
-// Revoke carries out a statement that ends a batch. Nodes that it admitted stay.
+// Revoke carries out a statement that ends a batch. Nodes that the batch admitted stay.
 func (d *BatchDecisions) Revoke(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := v.Statement.ID()
 	answer := link.StatementAnswer{
@@ -79,7 +79,7 @@ func (d *BatchDecisions) Revoke(ctx context.Context, v *identity.VerifiedStateme
 		if b.Revoked.IsZero() {
 			b.Revoked = tx.Now
 		}
-		if b.Until.After(tx.Now) { // only the batches with the latest ends are loaded
+		if b.Until.After(tx.Now) { // LoadBatches loads only the batches with the latest Until
 			b.Until = tx.Now
 		}
 		if err := tx.PutNodeBatch(b); err != nil {

@@ -25,8 +25,8 @@ const (
 	MaxBatches = 100
 )
 
-// Batches holds the open batches of the journal by id. Strangers cause lookups here, so the journal is read only if a
-// batch admits a node.
+// Batches holds the open batches of the journal by id. Unknown clients can cause lookups, so the journal is read only
+// if a batch admits a node.
 type Batches struct {
 	site *Site
 

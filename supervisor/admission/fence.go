@@ -17,9 +17,9 @@ import (
 
 // A signed statement that a node is lost removes the node permanently, and its resources may be created again on other
 // nodes. If the signer was wrong, or the machine returns, two nodes have the same resources. Therefore the supervisor
-// gives the holder of the removed node's key a signed order to stop everything that it runs. The node obeys before its
-// process ends, and sends a signed answer. Resources that hold data are kept; they are listed with the node, with the
-// way to remove them.
+// gives the holder of the removed node's key a signed order to stop all resources of the node. The runner of the node
+// obeys before it exits, and sends a signed answer. Resources that hold data are kept. They are listed as orphans of
+// the node, with the commands that remove them.
 
 // Fence implements nodes.Backend. Any client may request the order: it is valid only for the node with that key.
 func (d *Directory) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {

@@ -12,8 +12,8 @@ const (
 )
 
 // greetings holds the nonces sent to joiners. A nonce is valid for one minute. If the table is full, the oldest nonce
-// is dropped. A stranger that sends hellos continuously cannot keep others out, because a joiner sends its claim within
-// milliseconds.
+// is dropped. A stranger that sends hellos continuously cannot prevent the joins of nodes, because a joiner sends its
+// claim within milliseconds.
 type greetings struct {
 	mu    sync.Mutex
 	made  map[string]time.Time

@@ -28,7 +28,7 @@ type Joins struct {
 	greetings *greetings
 }
 
-// NewJoins returns the admission of a datacenter.
+// NewJoins returns the joins of a datacenter.
 func NewJoins(site *Site, batches *Batches) *Joins {
 	return &Joins{site: site, batches: batches, greetings: newGreetings()}
 }
@@ -70,8 +70,9 @@ func joinerOf(c nodes.Claim) identity.Joiner {
 }
 
 // Admit implements nodes.Backend. It approves a node with a valid token at once, unless the datacenter has manual
-// approval. A node without a token waits for a signed statement, unless a batch approves it. If the node's key was
-// decided on before, even if the node was removed, Admit returns that decision and spends no token.
+// approval. A node without a token waits for a signed statement, unless a batch approves it. If the node has a record
+// already, even of its removal, Admit returns its admission and spends no token. The exception is a pending node that
+// now has another token.
 func (j *Joins) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
 	if err := checkJoiner(joiner); err != nil {
@@ -138,7 +139,7 @@ func (j *Joins) newNode(joiner identity.Joiner) *journal.Node {
 }
 
 // admitWaiting handles a claim without a token. It approves the node if a batch lists its serial number; otherwise the
-// node waits for a statement. A waiting node does not reserve its name. A name that an admitted node has is refused.
+// node waits for a statement. A waiting node does not reserve its name. The name of an approved node is refused.
 func (j *Joins) admitWaiting(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
 	if isTaken(j.site.Fleet.Members, joiner.Name) {
@@ -181,7 +182,7 @@ func isTaken(members *fleet.Members, name string) bool {
 	})) > 0
 }
 
-// token loads the token with this id. The zero value stands for no token.
+// token loads the token with this id. For the id "", it returns the zero value.
 func (j *Joins) token(ctx context.Context, id string) (token *journal.Token, err error) {
 	if id == "" {
 		return new(journal.Token), nil

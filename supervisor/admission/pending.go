@@ -17,16 +17,17 @@ const (
 	// Together with maxAgeKey it limits their memory.
 	maxPending = 100
 	maxAgeKey  = 128
-	// pendingLife is how long a node is kept after its last request. A waiting node asks every five seconds.
+	// pendingLife is how long a node is kept after its last request. A waiting node repeats its request every five
+	// seconds.
 	pendingLife = time.Minute
 	// maxPendingLogged limits the waiting nodes that are logged per minute.
 	maxPendingLogged = 10
 )
 
-// Pending holds the nodes that ask for admission without a token. A stranger can make any number of them, so they
-// are in memory only, own no name, and are limited: a new node above the limit displaces the oldest node of the network
-// with the most nodes. A waiting node asks repeatedly, and its ID is derived from its key, so after a displacement or a
-// restart of the supervisor it is back under the same ID within seconds.
+// Pending holds the nodes that ask for admission without a token. A stranger can create any number of such nodes, so
+// they are in memory only, own no name, and are limited. A new node above the limit displaces the oldest node of the
+// network with the most nodes. A waiting node repeats its request, and its ID is derived from its key. After a
+// displacement or a restart of the supervisor, it therefore has the same ID again within seconds.
 type Pending struct {
 	mu    sync.Mutex
 	nodes map[writ.NodeID]*pendingNode
@@ -90,7 +91,7 @@ func (p *Pending) displaced() writ.NodeID {
 	return oldest.ID
 }
 
-// expire removes nodes that no longer ask. The caller holds mu.
+// expire removes the nodes whose last request is older than pendingLife. The caller holds mu.
 func (p *Pending) expire(now time.Time) {
 	for id, n := range p.nodes {
 		if now.Sub(n.asked) > pendingLife {

@@ -1,6 +1,7 @@
 // Package admission decides which nodes belong to a datacenter. It admits nodes with a token, by a batch or after a
-// signed statement, signs their memberships, fences nodes that were removed as lost, and maintains their accounts at
-// the queue. Package decision carries out the signed decisions; Site.Apply applies them here.
+// signed statement. It signs their memberships, maintains their accounts at the queue, and fences nodes that were
+// removed as lost. Package decision carries out the signed decisions; Site.Apply then updates the state of this
+// package.
 package admission
 
 import (

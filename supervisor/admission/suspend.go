@@ -28,8 +28,8 @@ type suspension struct {
 }
 
 // survey checks the queue for misuse by nodes. A node that exceeds its share loses its queue contents and, for a while,
-// its account. At the first survey only the contents are removed, because the node may have sent them while no
-// supervisor listened. The caller holds mu.
+// its account. At the first survey only the contents are removed, because they may have accumulated while no supervisor
+// ran. The caller holds mu.
 func (a *Accounts) survey(ctx context.Context) {
 	looking, cancel := context.WithTimeout(ctx, applyWithin)
 	found, err := a.Queue.Survey(looking)

@@ -11,7 +11,7 @@ import (
 )
 
 // MakerMay returns an error unless the maker of a token may create tokens at the time `now`. A token therefore ends
-// with the right of its maker: a thief with the key of a person cannot add nodes after the key was revoked.
+// with the right of its maker. A thief with the key of a person cannot add nodes after the key was revoked.
 func MakerMay(roster *identity.Roster, maker string, now time.Time) error {
 	return roster.Allows(maker, identity.ActionCreateTokens, "", now)
 }
