@@ -4,10 +4,10 @@
 // nodes, tokens, holds and the roster for one request. The package does not decide: callers verify texts and carry them
 // out.
 //
-// A refused text stays refused. Otherwise a coordinator could submit a text at a time when it must be refused, show the
-// signed refusal, and have the same text accepted later. A refusal is signed only if the author of the text is
-// verified. Otherwise a person could attach an invalid signature to the text of another signer, and get a signed
-// refusal of that text.
+// A refused text stays refused. Otherwise a coordinator could submit a text while it must be refused, show the signed
+// refusal, and have the same text accepted later. A refusal is signed only if the author of the text is verified.
+// Otherwise a person could attach an invalid signature to the text of another signer, and get a signed refusal of that
+// text.
 package answers
 
 import (
@@ -75,8 +75,8 @@ func (s *Store) Record(tx *journal.Tx, v *identity.VerifiedStatement, answer *li
 	return tx.AddStatement(text, body)
 }
 
-// Replace signs the final answer to a statement about several runs, with the outcome of each run, and stores it in
-// place of the first answer, which reported only that the statement was begun.
+// Replace signs the final answer to a statement about several runs, with the outcome of each run. It replaces the first
+// answer, which reported only that work on the statement had started.
 func (s *Store) Replace(
 	tx *journal.Tx, v *identity.VerifiedStatement, answer *link.StatementAnswer, runs map[writ.RunID]*writ.Error,
 ) error {
@@ -111,8 +111,8 @@ func (s *Store) prove(tx *journal.Tx, roster *identity.Roster, answer writ.Answe
 	return envelope.Sign(envelope.Answer, s.Key, answer)
 }
 
-// Answer loads the answer to a statement. It returns nil for a statement that was not carried out. The error of a
-// statement that was refused is its refusal.
+// Answer loads the answer to a statement. It returns nil for a statement that was not carried out. For a refused
+// statement, the error is the refusal.
 func (s *Store) Answer(ctx context.Context, statement writ.Digest) (*link.StatementAnswer, error) {
 	var body []byte
 	var refused *writ.Error
@@ -134,8 +134,8 @@ func (s *Store) Answer(ctx context.Context, statement writ.Digest) (*link.Statem
 	return answer, json.Unmarshal(body, answer)
 }
 
-// Refuse returns the error for a refused text. If the error `why` is a decision (see writ.Error.Decided) and the author
-// of the text is verified, the error is signed and stored, and the same text gets the same error again. If the refusal
+// Refuse returns the error for a refused text. If `why` is a decision (see writ.Error.Decided) and the author of the
+// text is verified, Refuse signs and stores the error. The same text then gets the same error again. If the refusal
 // cannot be stored because of a rate limit, the error is an unsigned RATE_LIMITED, because the same text may be
 // accepted later. If the text was accepted or carried out before, the error is ErrDecided.
 func (s *Store) Refuse(
@@ -202,8 +202,8 @@ func (s *Store) addRefusal(
 	return refused, tx.AddRefusal(text, body)
 }
 
-// logRefused logs signed refusals at a limited rate, because a signer may cause any number of them. Unsigned refusals
-// are logged by the link.
+// logRefused logs signed refusals at a limited rate, because a signer may cause any number of refusals. Unsigned
+// refusals are logged by the link.
 func (s *Store) logRefused(ctx context.Context, author identity.Author, refused *writ.Error) {
 	if times, say := s.Refusals.Say(author.Signer+" "+string(refused.Code), time.Now()); say {
 		s.Log.InfoContext(ctx, "refused", "caller", author.Signer, "subject", author.Subject, "code", refused.Code,
