@@ -23,14 +23,15 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// Limits of boot reports. They are held in memory only: boot servers report everything again after a supervisor
+// Limits of boot reports. Reports are held in memory only: boot servers report everything again after a supervisor
 // restart.
 const (
 	bootReportsPerSecond = 1
 	bootReportsAtOnce    = 5
 	maxBootAdvice        = 1 << 10 // bytes
 	maxBootWord          = 256
-	// A report may skip up to this many numbers; otherwise a very large number would leave no next one.
+	// maxBootsAhead limits the numbers that a report may skip. Otherwise, a report with a very large number would leave
+	// no next number.
 	maxBootsAhead = 1000
 	sameSince     = 3 * time.Second // tolerance: ages are in whole seconds, and reports take time to arrive
 )
@@ -51,7 +52,7 @@ type Reports struct {
 
 	mu  sync.Mutex
 	all map[string]*bootServer // by the id of its token
-	// number of the last report by token id; at most one entry per token that people have created
+	// number of the last report, by token id; only tokens that people have created have entries
 	counts map[string]int64
 	ended  map[string]bool     // ids of tokens revoked since the supervisor started
 	begun  map[string]bool     // ids of tokens whose report is being received
@@ -147,7 +148,7 @@ func tokenEnded() error {
 }
 
 // begin marks that a list of this token is being received, until `done` is called. It reports false if another list is
-// being received. A slow list stays in memory until it is complete, so each token has at most one.
+// being received. A slow list stays in memory until it is complete, so only one list per token is received at a time.
 func (b *Reports) begin(token string) (done func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,7 +163,7 @@ func (b *Reports) begin(token string) (done func(), ok bool) {
 	}, true
 }
 
-// isNext returns an error if the report is not a new one.
+// isNext returns an error if the number of the report does not follow the last report of the token.
 func (b *Reports) isNext(c nodes.BootCredential) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,7 +181,7 @@ func (b *Reports) follows(c nodes.BootCredential) error {
 	return nil
 }
 
-// apply stores the machines of a new report in place of the earlier ones of the boot server. It checks the report
+// apply stores the machines of a new report in place of the earlier machines of the boot server. It checks the report
 // number again, because the token may have been revoked while the list was received.
 func (b *Reports) apply(c nodes.BootCredential, report link.BootReport, expires, now time.Time) error {
 	b.mu.Lock()
@@ -224,7 +225,7 @@ func (b *Reports) forgetOldest() {
 	delete(b.all, oldest.Token)
 }
 
-// EndToken drops the report of a revoked token and blocks further ones, including a report that is being received.
+// EndToken drops the report of a revoked token and rejects later reports, including a report that is being received.
 func (b *Reports) EndToken(token string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -262,7 +263,7 @@ func limitMachine(m link.BootMachine, token string, before *link.BootMachine, no
 	return m, true
 }
 
-// timeAgo returns the time that many seconds before `now`, at most ten years, in whole seconds.
+// timeAgo returns the time that lies `seconds` before `now`, in whole seconds. It limits `seconds` to ten years.
 func timeAgo(seconds int64, now time.Time) time.Time {
 	return now.Add(-time.Duration(min(max(seconds, 0), 10*365*86400)) * time.Second).UTC().Truncate(time.Second)
 }
@@ -274,8 +275,9 @@ func steady(now, before time.Time) time.Time {
 	return now
 }
 
-// ListBoots returns the boot servers, the number of machines per step, and the machines from asked.After on, up to
-// asked.Max and bound.MaxAnswer. It drops servers whose token has expired.
+// ListBoots returns the boot servers, the number of machines per step, and the machines after the first asked.After
+// machines. The list of machines ends after asked.Max machines (0 means no limit) or bound.MaxAnswer bytes. It drops
+// servers whose token has expired.
 func (b *Reports) ListBoots(asked link.Boots) link.BootList {
 	now := b.config.Now()
 	b.mu.Lock()
@@ -316,8 +318,8 @@ func (b *Reports) ListBoots(asked link.Boots) link.BootList {
 const perAddress = 8
 
 // sort orders the machines of all boot servers by the time of their step, newest first, in turns: each address gets
-// perAddress machines per turn. An answer may not have room for all machines, and an address can invent any number of
-// new ones; with turns it cannot displace the machines of other addresses.
+// perAddress machines per turn. An answer may not have room for all machines. Without turns, an address could report
+// any number of invented machines and so displace the machines of other addresses.
 func (b *Reports) sort() {
 	if b.sorted != nil {
 		return
