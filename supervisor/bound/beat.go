@@ -16,7 +16,8 @@ import (
 const (
 	// maxSlots limits the slots of a node.
 	maxSlots = 4096
-	// maxActive limits the active jobs in a beat: twice the slots of a node, and the same number with stuck drivers.
+	// maxActive limits the active jobs in a beat: twice the slots of a node, plus the same number of jobs with stuck
+	// drivers.
 	maxActive = 4 * maxSlots
 	// maxStuck limits the stuck jobs of a node.
 	maxStuck = 256
@@ -26,7 +27,7 @@ const (
 	maxDrivers = 64
 	// maxEngines limits the engines of a driver.
 	maxEngines = 16
-	// maxOpens limits the addresses of a driver with open ports.
+	// maxOpens limits the addresses with open ports that a driver reports.
 	maxOpens = 16
 	// maxDevices limits the devices of a driver.
 	maxDevices = 64

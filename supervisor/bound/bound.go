@@ -26,15 +26,15 @@ const (
 // Amount returns n if it is between 0 and MaxAmount, else the nearer limit.
 func Amount(n int64) int64 { return min(max(n, 0), MaxAmount) }
 
-// Limits of the addresses of a resource. An honest node has less: 8 networks of two families, and 32 ports at the
-// maxOpens addresses of the node.
+// Limits of the addresses of a resource. An honest node has fewer addresses: 8 networks of two families, and 32 ports
+// at the maxOpens addresses of the node.
 const (
 	maxMoreAddresses = 16
 	maxPublished     = 32 * maxOpens
 )
 
-// Standing shortens the texts of a resource's standing, its state, health and addresses, and removes invalid ones from the
-// lists of addresses. It leaves the lists of s unchanged.
+// Standing shortens the texts in a resource's standing (state, health and addresses), and removes invalid addresses and
+// published ports. It does not change the lists of s in place.
 func Standing(s writ.Standing) writ.Standing {
 	s.State, s.Address, s.IPv4 = clip.Text(s.State, MaxWord), clip.Text(s.Address, MaxWord), clip.Text(s.IPv4, MaxWord)
 	s.Health = clip.Text(s.Health, MaxWord)
@@ -46,7 +46,7 @@ func Standing(s writ.Standing) writ.Standing {
 	return s
 }
 
-// valid returns the valid items among the first `limit` ones as a new list, nil if it is empty.
+// valid returns the valid items among the first `limit` items, as a new list. It returns nil if no item is valid.
 func valid[T any](all []T, limit int, isValid func(T) bool) []T {
 	var kept []T
 	for _, one := range all[:min(len(all), limit)] {
@@ -62,7 +62,7 @@ func isAddress(text string) bool {
 	return err == nil && a.Zone() == ""
 }
 
-// Error returns a copy of err with only its code, message and hint, the texts shortened.
+// Error returns a copy of err with only its code and its shortened message and hint.
 func Error(err *writ.Error) *writ.Error {
 	return &writ.Error{Code: err.Code, Message: clip.Text(err.Message, MaxText), Hint: clip.Text(err.Hint, MaxText)}
 }

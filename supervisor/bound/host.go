@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// MaxSkew limits the difference between the clocks of a node and the supervisor. Above it the node gets no work,
-	// because the node's clock decides whether envelopes have expired.
+	// MaxSkew limits the difference between the clocks of a node and the supervisor. If the difference is larger, the
+	// node gets no work, because the node's clock decides whether envelopes have expired.
 	MaxSkew = 30 * time.Second
 	// OnlineMonth is the time format of the month of an online entry.
 	OnlineMonth = "2006-01"
@@ -83,7 +83,7 @@ func HostWord(text string) string { return OneLine(text, nodes.MaxHostWord) }
 // OneLine returns text as one line of at most limit bytes. It escapes characters that control a terminal or mislead a
 // reader.
 func OneLine(text string, limit int) string {
-	if len(text) > limit { // before escapes make it longer
+	if len(text) > limit { // before escapes make the text longer
 		text = strings.ToValidUTF8(text[:limit], "")
 	}
 	text = hidden.Escape(strings.Map(func(r rune) rune {

@@ -12,7 +12,7 @@ const (
 	maxReported = 500
 	// maxDrift limits the sentences about the drift of a resource.
 	maxDrift = 20
-	// maxMendings limits the number of a repair. No node can repair more often.
+	// maxMendings limits the count of repairs in a report. No real node makes more repairs.
 	maxMendings = 1 << 40
 	// maxTime is the end of the year 9999 in Unix milliseconds. JSON cannot represent later times.
 	maxTime = 253_402_300_799_999
