@@ -60,7 +60,7 @@ type Accounts struct {
 	surveyed  bool                   // the first survey has ended
 	signed    map[writ.NodeID][]byte // signed answers of the node API
 	looked    map[writ.NodeID]bool   // serving nodes at the last successful update; nil before the first success
-	applied   applied                // the last successful update
+	applied   applied                // last successful update
 	lacking   bool                   // the queue does not support accounts
 	failing   bool                   // the failure of the queue was logged
 }

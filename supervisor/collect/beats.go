@@ -12,8 +12,8 @@ import (
 	"writ/supervisor/misuse"
 )
 
-// Limits of the beats of a node. A node sends at most one per second; a burst arrives after the queue was unavailable. Each
-// beat may cost an answer.
+// Limits of the beats of a node. A node sends at most one beat per second; a burst arrives after the queue was
+// unavailable. The supervisor may have to answer each beat.
 const (
 	beatsPerSecond = 4
 	beatsAtOnce    = 60
@@ -38,8 +38,9 @@ func NewBeats(site Site, inventories *fleet.Inventories, roster func() int) *Bea
 }
 
 // Receive applies a beat: jobs that started, their progress, and inventories for runs that are reconciled. A beat with
-// an epoch older than this supervisor's is not applied; the node is sent the current epoch instead. Otherwise an
-// attacker with access to Redis could record the beats of a node and replay them after the node's death.
+// an earlier epoch than this supervisor's epoch is not applied; instead, the supervisor sends the current epoch to the
+// node. Otherwise an attacker with access to Redis could record the beats of a node and replay them after the node's
+// death.
 func (r *Beats) Receive(ctx context.Context, node writ.NodeID, b *writ.Beat) {
 	if !r.accept(node, b) {
 		return
@@ -63,7 +64,8 @@ func (r *Beats) Receive(ctx context.Context, node writ.NodeID, b *writ.Beat) {
 	r.reconcile(ctx, node, b.Inventories)
 }
 
-// accept reports whether a beat comes from its node, within the rate limit and from the machine of the last beat.
+// accept reports whether a beat is about its sender, within the rate limit, and not from a second machine with the same
+// node key.
 func (r *Beats) accept(node writ.NodeID, b *writ.Beat) bool {
 	if b.Node != node {
 		r.site.Warnings.Refused(node, "node sent the beat of another node", misuse.OfAnother(b.Node))
@@ -86,8 +88,8 @@ func (r *Beats) accept(node writ.NodeID, b *writ.Beat) bool {
 	return true
 }
 
-// reconcile records the inventories of a node and requests the missing ones. An inventory for an earlier epoch is
-// ignored, because the earlier supervisor may have sent more calls since.
+// reconcile records the inventories of a node and requests the missing inventories. An inventory for an earlier epoch
+// is ignored, because the earlier supervisor may have sent more calls since.
 func (r *Beats) reconcile(ctx context.Context, node writ.NodeID, all []writ.Inventory) {
 	for _, one := range all {
 		if one.Epoch == r.site.Epoch && r.inventories.Add(node, one.Run, one.Calls) {

@@ -1,6 +1,6 @@
 // Package collect receives the messages of nodes: beats, results, and reports about resources, machines and logs. It
 // verifies their signatures, limits their rate and size, and passes them to the fleet, to the runs and to the journal.
-// Runs are advanced elsewhere, by their steps.
+// It does not advance runs: their steps do.
 package collect
 
 import (
@@ -76,7 +76,7 @@ type Receivers struct {
 // New returns a collector. Run starts it.
 func New(site Site, q queue.Queue, to Receivers) *Collector {
 	c := &Collector{site: site, queue: q, groups: newGroups()}
-	c.kinds = []messageKind{ // the most frequent ones first
+	c.kinds = []messageKind{ // the most frequent kinds first
 		{envelope.Beat, each(envelope.Beat, to.Beats.Receive)},
 		{envelope.Result, c.receiveResults},
 		{envelope.Report, each(envelope.Report, to.Reports.Receive)},
@@ -87,7 +87,7 @@ func New(site Site, q queue.Queue, to Receivers) *Collector {
 	return c
 }
 
-// each returns a handler that opens envelopes of a kind and passes each record on.
+// each returns a handler that opens envelopes of a kind and passes each record to receive.
 func each[T any](kind envelope.Kind, receive func(context.Context, writ.NodeID, *T)) handler {
 	return func(ctx context.Context, m queue.Message, keys envelope.Keys) (bool, error) {
 		records, _, err := envelope.Open[T](kind, m.Body, keys)
@@ -98,8 +98,8 @@ func each[T any](kind envelope.Kind, receive func(context.Context, writ.NodeID, 
 	}
 }
 
-// Rounds returns the number of completed rounds. In a round, the messages of each group of nodes that wait are received
-// and handled.
+// Rounds returns the number of completed rounds. In a round, the reader of each group of nodes has received and handled
+// the waiting messages of its nodes.
 func (c *Collector) Rounds() int64 { return c.groups.completed() }
 
 // Run receives messages until ctx ends.
@@ -137,7 +137,7 @@ func (c *Collector) read(ctx context.Context, one *group) {
 	}
 }
 
-// receiveAll handles messages and returns those that can be removed from the queue.
+// receiveAll handles messages and returns the messages that can be removed from the queue.
 func (c *Collector) receiveAll(ctx context.Context, messages []queue.Message) (done []queue.Message) {
 	c.handling.Lock()
 	defer c.handling.Unlock()
@@ -201,7 +201,7 @@ func (c *Collector) receiveResults(_ context.Context, m queue.Message, keys enve
 	for i, r := range results {
 		a := mail.Arrival{Result: r, Node: m.Stream.Node, Frame: frame}
 		if i == len(results)-1 {
-			a.Message = m // acknowledged with the last result; the node repeats the other results if they get lost
+			a.Message = m // the message is acknowledged with its last result; the node repeats other results that get lost
 		}
 		stays = c.site.Mailbox.PostResult(a)
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // epochs tracks the epochs that nodes have obeyed and that this journal did not begin. Such an epoch belongs to a
-// supervisor whose journal is newer: this journal is an older copy of it. One node alone may lie and harms only itself.
-// If most nodes report such epochs, the journal is marked as restored.
+// supervisor whose journal is newer: this journal is an older copy of that journal. A single node may lie, so its
+// report is only logged. If most nodes report such epochs, the journal is marked as restored.
 type epochs struct {
 	site Site
 
@@ -64,7 +64,8 @@ func (e *epochs) add(node writ.NodeID, epoch int64, serving []writ.NodeID) (firs
 	return !known, most
 }
 
-// unmark lets the next unknown epoch start a reconciliation, because the last reconciliation could not be recorded.
+// unmark makes the next unknown epoch start a reconciliation. It is called if the journal could not be marked as
+// restored.
 func (e *epochs) unmark() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

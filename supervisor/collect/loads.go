@@ -10,7 +10,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// loadsPerSecond limits the load reports of a node, and loadsAtOnce is their burst. Runners send one every half minute.
+// loadsPerSecond limits the load reports of a node, and loadsAtOnce is their burst. Runners send a report every half
+// minute.
 const (
 	loadsPerSecond = 0.1
 	loadsAtOnce    = 5

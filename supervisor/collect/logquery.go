@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// logAnswerWithin limits the wait for the answer of a node. It is less than a coordinator waits.
+	// logAnswerWithin limits the wait for the answer of a node. It is shorter than the wait of a coordinator.
 	logAnswerWithin = 3 * time.Second
-	// logsAsked limits the queries to a node per second, logsAskedOnce those in a burst. A client that follows a log
+	// logsAsked limits the queries to a node per second, and logsAskedOnce limits a burst. A client that follows a log
 	// asks every two seconds.
 	logsAsked     = 4
 	logsAskedOnce = 20

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// logsHeard limits the parts of a node's log that are accepted per second, logsHeardOnce those in a burst. Parts are
-	// answers to queries, and warnings, which a node sends at most twice a minute.
+	// logsHeard limits the parts of a node's log that are accepted per second, and logsHeardOnce limits a burst. Parts
+	// are answers to queries, and warnings, which a node sends at most twice a minute.
 	logsHeard     = 5
 	logsHeardOnce = 30
 )
@@ -74,7 +74,7 @@ func (l *Logs) Receive(_ context.Context, node writ.NodeID, r *nodes.LogReport) 
 }
 
 // deliver passes an answer to its open query, or stores warnings. It ignores late answers, and warnings that are not
-// newer than the stored ones, because Redis may replay them.
+// newer than the stored warnings, because Redis may replay them.
 func (l *Logs) deliver(r nodes.LogReport, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *Logs) deliver(r nodes.LogReport, now time.Time) {
 	}
 }
 
-// begin opens a query. Its answer arrives at most once. `end` must be called.
+// begin opens a query. Its answer arrives at most once. The caller must call `end`.
 func (l *Logs) begin(node writ.NodeID) (id string, answer <-chan nodes.LogReport, end func()) {
 	id, ch := writ.NewUUID(), make(chan nodes.LogReport, 1)
 	l.mu.Lock()

@@ -22,18 +22,17 @@ const (
 	reportEvery = time.Second
 	// reportsAtOnce limits the reports that are written concurrently. They share commits.
 	reportsAtOnce = 8
-	// reportsPerSecond is the expected rate of reports of a node. reportsWaiting is its burst: the reports that may
-	// have queued while the supervisor was away, see package misuse. Reading reports costs time by their size.
+	// reportsPerSecond is the expected rate of reports of a node. reportsWaiting is the burst: the reports that may have
+	// queued while no supervisor ran. Each further report counts as misuse, because the supervisor needs time to read it.
 	reportsPerSecond = 1
 	reportsWaiting   = 400
-	// eventsPerSecond limits the events that follow from the reports of a node, and eventsAtOnce is its burst: after a
-	// start of its host, a node reports every resource, and the hours of usage while it was cut off.
+	// eventsPerSecond limits the events that follow from the reports of a node, and eventsAtOnce is the burst. After a
+	// start of its host, a node reports every resource, and the usage of all hours of its disconnection.
 	eventsPerSecond = 5
 	eventsAtOnce    = 2000
 )
 
-// Reports receives the reports of nodes about their resources. It holds the reports that were not applied yet, the
-// newest of each node.
+// Reports receives the reports of nodes about their resources. It holds the newest unapplied report of each node.
 type Reports struct {
 	site     Site
 	expected limit.Names // rate limit of reports, by node
@@ -55,7 +54,7 @@ func NewReports(site Site) *Reports {
 }
 
 // Receive handles a report of a node. It applies the facts about the node itself at once, in memory, and leaves the
-// rest to Run: one write per report would let a single node delay all others.
+// rest to Run. With one write per report, a single node could delay all other nodes.
 func (q *Reports) Receive(_ context.Context, node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
 		q.site.Warnings.Refused(node, "node sent the report of another node", misuse.OfAnother(r.Node))
@@ -111,7 +110,7 @@ func (q *Reports) Run(ctx context.Context) error {
 
 // apply stores the findings of a node about its resources. Standing, drift and repairs become part of the resources,
 // and usage is reported to the coordinators. The node gets an acknowledgement once all of it is on disk. If there are
-// more changes than the node's rate limit allows, the rest is left to a later report, and this report is not
+// more changes than the node's rate limit allows, a later report repeats the other changes, and this report is not
 // acknowledged.
 func (q *Reports) apply(ctx context.Context, r *writ.Report) {
 	t := &reportUpdate{report: r, may: func(events int) bool {

@@ -41,7 +41,7 @@ func (t *reportUpdate) apply(tx *journal.Tx) error {
 	return t.lookedAfter(tx, resources)
 }
 
-// charge adds usage events for the resources of the node, including departed ones.
+// charge adds usage events for the resources of the node, including departed resources.
 func (t *reportUpdate) charge(tx *journal.Tx, resources []*journal.Resource) error {
 	has := make(map[writ.UID]*journal.Departed, len(resources))
 	for _, r := range resources {
@@ -80,8 +80,8 @@ func hourOf(r *journal.Departed, hour, now time.Time) bool {
 		!hour.After(now.Add(time.Hour))
 }
 
-// lookedAfter stores the changes of standing and drift of the node's resources, and their repairs. Each repair is an
-// event that also carries the other changes. Changes without such an event get one event of their own.
+// lookedAfter stores the changes of standing and drift of the node's resources, and their repairs. An event about a
+// repair also carries the other changes of the resource. A changed resource without such an event gets one event.
 func (t *reportUpdate) lookedAfter(tx *journal.Tx, resources []*journal.Resource) error {
 	found, unseen := make(map[writ.UID][]string), make(map[writ.ResourceID][]string)
 	for _, d := range t.report.Drifts {
@@ -148,7 +148,7 @@ func (t *reportUpdate) lookedAfter(tx *journal.Tx, resources []*journal.Resource
 	return nil
 }
 
-// finishDelete removes a resource whose delete had failed, but whose node has removed it since.
+// finishDelete removes the record of a resource whose delete failed earlier and which the node has removed since.
 func finishDelete(tx *journal.Tx, r *journal.Resource) error {
 	gone := r.Resource
 	gone.Deleted, gone.Updated = true, tx.Now
