@@ -49,7 +49,7 @@ func (d *Decider) Decide(ctx context.Context, signed []byte) (link.StatementAnsw
 	return d.refuse(ctx, verifier, signed, writ.DigestOf(text), err)
 }
 
-// refuse refuses a statement, unless it was carried out before.
+// refuse refuses a statement. If the statement was carried out before, refuse returns its stored answer.
 func (d *Decider) refuse(
 	ctx context.Context, verifier *identity.Verifier, signed []byte, digest writ.Digest, why error,
 ) (link.StatementAnswer, error) {
@@ -99,7 +99,7 @@ func orZero(a *link.StatementAnswer) link.StatementAnswer {
 	return shown
 }
 
-// recordOf returns the record of a decision, which is kept with its subject.
+// recordOf returns the record of a decision, which the journal keeps with the subject of the decision.
 func recordOf(v *identity.VerifiedStatement, now time.Time) writ.Decision {
 	return writ.Decision{Decision: v.Statement.Decision, Signer: v.Signer, Reason: v.Statement.Reason, Time: now}
 }

@@ -20,7 +20,7 @@ import (
 
 // Holds puts work on hold and releases it. All fields are required.
 //
-// Work on hold does not start: after the commit of the statement no job is made for it, not even a replacement for a
+// Work on hold does not start. After the commit of the statement, no job is made for it, not even a replacement for a
 // lost delivery. Jobs that nodes have received continue, results are accepted, and scripts that have started are
 // evaluated, so that a run without further calls ends. All jobs are made in addDelivery of package workflow, whose
 // callers check holdOver first. Calls on hold keep neither a claim nor room on a node, so they do not block other
@@ -44,8 +44,8 @@ func (d *Holds) Load(ctx context.Context) error {
 }
 
 // HoldAtStart puts the whole datacenter on hold if the operator started the supervisor with --held, or if the journal
-// has lost decisions: seen is the newest revision in the mark beside the key. In that case the journal came from a
-// backup or was tampered with, and work that was on hold must not start.
+// has lost decisions. `seen` is the newest revision in the mark file beside the supervisor's key. A journal with an
+// earlier revision came from a backup or was tampered with, and work that was on hold must not start.
 func (d *Holds) HoldAtStart(ctx context.Context, seen int64, held bool) error {
 	why := "the supervisor was started with --held"
 	switch lost := seen > d.InForce.Revision(); {
@@ -68,9 +68,9 @@ func (d *Holds) HoldAtStart(ctx context.Context, seen int64, held bool) error {
 	})
 }
 
-// change stores a new decision about one scope. change receives the decisions in the journal and returns the new
-// one. Steps that are committed later see it. The error is RECORD_FORGED if the journal's decisions are older than
-// those this supervisor has written.
+// change stores a new decision about one scope. The function `change` receives the decisions in the journal and returns
+// the new decision. Steps that are committed later see the new decision. The error is RECORD_FORGED if the decisions in
+// the journal are older than the decisions that this supervisor has written.
 func (d *Holds) change(
 	ctx context.Context, change func(tx *journal.Tx, all identity.Holds) (identity.Hold, error),
 ) error {
@@ -98,7 +98,7 @@ func (d *Holds) change(
 		if err := tx.PutHolds(all, next.Revision); err != nil {
 			return err
 		}
-		// Then runs before the next commit, whose step must see the decision.
+		// Then runs before the next commit, whose steps must see the decision.
 		tx.Then(func() { d.InForce.Set(all, next.Revision, d.InForce.Changes()+1) })
 		return nil
 	})
@@ -150,8 +150,8 @@ func (d *Holds) checkScope(v *identity.VerifiedStatement, scope identity.Scope) 
 		WithHint("name an operation such as machine.create, or a module such as machine; docs/operations.md lists them")
 }
 
-// hold puts a scope on hold. It succeeds if the scope is on hold already: the new decision is recorded, and a release
-// must have seen it.
+// hold puts a scope on hold. It succeeds if the scope is on hold already: the new decision is recorded, and the signer
+// of a release must have seen it.
 func (d *Holds) hold(v *identity.VerifiedStatement, _ identity.Holds, h *identity.Hold) (done string, err error) {
 	byOperator := v.Allows(identity.ActionScheduleNodes, d.Now()) == nil
 	h.ByOperator = byOperator || h.Held && h.ByOperator
@@ -180,7 +180,7 @@ func (d *Holds) release(
 	}
 	for _, o := range over {
 		has := "has"
-		if o.Scope == h.Scope { // its own hold ends; a wider one continues for the rest
+		if o.Scope == h.Scope { // the scope's own hold ends; wider holds continue for other work
 			has = "had"
 		}
 		ended = append(ended, hold.TextSince(o, has))

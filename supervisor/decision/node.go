@@ -9,7 +9,7 @@ import (
 )
 
 // sameNode returns CONFLICT if the signer of a decision saw another node under this ID, or did not see the newest
-// decision about it.
+// decision about the node.
 func sameNode(n *journal.Node, seen identity.Seen) error {
 	is := fmt.Sprintf("node %s has the id %s and the key %s; it is %s and %s, at revision %d",
 		n.Name, n.ID, n.Key, n.Admission, n.Scheduling, n.Decisions)
@@ -57,13 +57,13 @@ func applyTo(n *journal.Node, s *identity.Statement) (done string, err error) {
 	return fmt.Sprintf("node %s is %s and %s", n.Name, n.Admission, n.Scheduling), nil
 }
 
-// admissions are the admissions of nodes by decision.
+// admissions maps decisions to the admission that they set.
 var admissions = map[string]writ.Admission{
 	"approve": writ.AdmissionApproved, "reject": writ.AdmissionRejected, "remove": writ.AdmissionRemoved,
 	identity.DecisionLost: writ.AdmissionRemoved,
 }
 
-// schedulings are the schedulings of nodes by decision.
+// schedulings maps decisions to the scheduling that they set.
 var schedulings = map[string]writ.Scheduling{
 	"cordon": writ.SchedulingCordoned, "uncordon": writ.SchedulingOpen, "drain": writ.SchedulingDraining,
 }
@@ -81,7 +81,7 @@ func admit(n *journal.Node, to writ.Admission) error {
 	return nil
 }
 
-// schedule changes the scheduling of a node. A drained node stays drained if it is to be drained again.
+// schedule changes the scheduling of a node. A drain of a drained node has no effect.
 func schedule(n *journal.Node, to writ.Scheduling) error {
 	if to == writ.SchedulingDraining && n.Scheduling == writ.SchedulingDrained {
 		return nil

@@ -22,7 +22,8 @@ type Nodes struct {
 	Pending func(id writ.NodeID) *journal.Node
 	// Member returns a node with its newest report, which is newer than the record in the journal.
 	Member func(id writ.NodeID) (writ.Node, bool)
-	// Changed is called with the new record of a node after its commit and before the next one, whose step must see it.
+	// Changed is called with the new record of a node after its commit. The next commit waits for the call, because its
+	// steps must see the record.
 	Changed func(n journal.Node)
 	// Post delivers mail to a run.
 	Post func(run writ.RunID, m mail.Mail)
@@ -32,7 +33,7 @@ type Nodes struct {
 // Decide carries out a statement about a node.
 func (d *Nodes) Decide(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	answer := link.StatementAnswer{Subject: v.Statement.Subject}
-	var waiting []writ.RunID // for a node that was removed
+	var waiting []writ.RunID // runs with open calls on the node, if it is gone or removed
 	id := writ.NodeID(v.Statement.ID())
 	err := d.Change(ctx, id, func(tx *journal.Tx, n *journal.Node) (err error) {
 		if n == nil {
@@ -63,7 +64,7 @@ func (d *Nodes) Decide(ctx context.Context, v *identity.VerifiedStatement) (link
 		return link.StatementAnswer{}, err
 	}
 	for _, run := range append(waiting, d.boundSince(ctx, id)...) {
-		// mail that is lost in a crash is found at the next start
+		// if a crash loses this mail, the next supervisor finds these runs at its start
 		d.Post(run, mail.Mail{LostNodes: []writ.NodeID{id}})
 	}
 	return answer, nil
@@ -116,7 +117,8 @@ func (d *Nodes) Change(
 	})
 }
 
-// shown returns a changed node for display: the decided fields of its record, and all others from its newest report.
+// shown returns a changed node for display: the decided fields of its record, and all other fields from its newest
+// report.
 func (d *Nodes) shown(n *journal.Node) writ.Node {
 	shown, known := d.Member(n.ID)
 	if !known {

@@ -16,10 +16,11 @@ import (
 	"writ/supervisor/link"
 )
 
-// A statement about several runs is decided for each run separately, in the transaction of its step: a run that cannot
-// be cancelled does not affect the others. The statement is recorded twice: as begun before the first run is changed,
-// and at the end with the outcome of each run. If a client submits it again after a crash in between, the remaining
-// runs are decided. After the statement has expired, the first answer stays, which does not contain the outcomes.
+// A statement about several runs is decided for each run separately, in the transaction of its step. A run that cannot
+// be cancelled does not affect the other runs. The statement is recorded twice: as begun before the first run is
+// changed, and at the end with the outcome of each run. If a client submits the statement again after a crash between
+// the two records, the remaining runs are decided. After the statement has expired, the first answer stays, which does
+// not contain the outcomes.
 
 // DecideAll cancels or resumes the runs that a statement names.
 func (r *Runs) DecideAll(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
@@ -98,8 +99,8 @@ func wasDecided(run *journal.Run, v *identity.VerifiedStatement) bool {
 	})
 }
 
-// begin records that the decision about the runs has started, before it changes the first run. A recorded statement
-// stays as it is.
+// begin records that the decision about the runs has started, before it changes the first run. If the statement is
+// recorded already, the record stays unchanged.
 func (r *Runs) begin(ctx context.Context, v *identity.VerifiedStatement, runs int) error {
 	answer := link.StatementAnswer{
 		Subject: v.Statement.Subject, Begun: true,

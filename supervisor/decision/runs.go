@@ -43,8 +43,8 @@ func (r *Runs) Cancel(ctx context.Context, v *identity.VerifiedStatement) (link.
 	return answer, nil
 }
 
-// cancel cancels a run that the signer of a statement saw. The change `also`, if not nil, is written in the same
-// transaction.
+// cancel cancels a run. `seen` describes the run that the signer of the statement saw. The change `also`, if not nil,
+// is written in the same transaction.
 func (r *Runs) cancel(
 	ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error,
 ) error {
@@ -82,9 +82,9 @@ func (r *Runs) step(ctx context.Context, id writ.RunID, m mail.Mail) error {
 	}
 }
 
-// A resume continues a failed run where it failed: completed calls stay completed, errors that the script has read stay
-// read, and all other calls get another attempt. The deadline stays, because an operator cannot grant more than the
-// signer of the run did, and because nodes enforce the deadline of destructive runs themselves.
+// A resume continues a failed run where it failed. Completed calls stay completed, errors that the script has read stay
+// read, and all other calls get another attempt. The deadline does not change: an operator cannot grant more than the
+// signer of the run did. Nodes also enforce the deadline of destructive runs themselves.
 
 // Resume carries out a statement that resumes a run. The signer of the run, not only the signer of the statement, must
 // still have the right to the run.
@@ -143,8 +143,8 @@ func (r *Runs) resumeBy(
 	})
 }
 
-// mayResume loads a run and returns an error unless the run can be resumed: the signer of the statement saw this run,
-// the run has failed, and its own signer still has the right to it.
+// mayResume loads a run and returns an error unless the run can be resumed. The signer of the statement must have seen
+// this run. The run must have failed, and its own signer must still have the right to it.
 func (r *Runs) mayResume(
 	ctx context.Context, verifier *identity.Verifier, id writ.RunID, seen identity.Seen,
 ) (*journal.Run, error) {
@@ -183,8 +183,8 @@ func stillNewest(tx *journal.Tx, run *journal.Run) error {
 	return err
 }
 
-// recordOfRun returns the record of a decision about one run. It is the same whether the statement lists one run or
-// several.
+// recordOfRun returns the record of a decision about one run. The records of statements about one run and about several
+// runs have the same form.
 func recordOfRun(v *identity.VerifiedStatement, now time.Time) writ.Decision {
 	d := recordOf(v, now)
 	d.Decision = strings.TrimSuffix(d.Decision, "-runs")

@@ -26,9 +26,10 @@ type Tokens struct {
 	Datacenter writ.DatacenterID
 	// JoinedWith returns the names of the nodes that a token admitted.
 	JoinedWith func(token string) []string
-	// EndOf returns the end of a token. It is earlier than expires if its maker has lost the right to create tokens.
+	// EndOf returns the end of a token. It is earlier than `expires` if the maker of the token has lost the right to
+	// create tokens.
 	EndOf func(maker string, expires time.Time) time.Time
-	// BootTokenRevoked is called after a token was revoked. The reports of its boot server are discarded.
+	// BootTokenRevoked is called after a token was revoked. It discards the report of the token's boot server.
 	BootTokenRevoked func(token string)
 }
 
@@ -68,8 +69,8 @@ func addToken(tx *journal.Tx, grant identity.TokenGrant, signer string) error {
 	})
 }
 
-// Revoke carries out a statement that ends a token: it admits no other node, and its boot server sends no more reports.
-// Nodes that it admitted stay.
+// Revoke carries out a statement that ends a token: the token admits no further nodes, and further reports of its boot
+// server are rejected. Nodes that the token admitted stay.
 func (t *Tokens) Revoke(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := v.Statement.ID()
 	answer := link.StatementAnswer{Subject: v.Statement.Subject}
