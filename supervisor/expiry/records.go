@@ -1,5 +1,5 @@
 // Package expiry deletes the records of a datacenter that have outlived their retention time. The journal decides which
-// records belong together and may go.
+// records belong together and may be deleted.
 package expiry
 
 import (
@@ -41,9 +41,9 @@ func (r *Records) Run(ctx context.Context) error {
 	return nil
 }
 
-// deleteOld deletes expired records in small transactions until none is left. It measures age from the newest accepted
-// run if that is earlier than the clock. Otherwise a clock that was set far ahead by mistake would expire everything,
-// and texts that were carried out could be submitted again after the clock is corrected.
+// deleteOld deletes expired records in small transactions until no expired record is left. It measures age from the
+// acceptance of the newest run if that is earlier than the clock. Otherwise a clock that was set far ahead by mistake
+// would expire all records. After a correction of the clock, texts that were carried out could then be submitted again.
 func (r *Records) deleteOld(ctx context.Context) error {
 	now := r.Now()
 	newest, err := r.Journal.Accepted(ctx)
