@@ -8,8 +8,8 @@ import (
 )
 
 // Backlog remembers which nodes have calls that wait for room, and the project of the last call that was sent to each
-// node. It saves a search of the journal and may be outdated: a wrong false delays calls by a second, until the next
-// scan of package watch.
+// node. It saves a search of the journal and may be outdated. If HasBacklog is wrongly false, calls wait until the next
+// scan of package watch, at most a second later.
 type Backlog struct {
 	mu      sync.Mutex
 	waiting map[writ.NodeID]bool

@@ -22,12 +22,12 @@ var ErrCopied = writ.Errorf(writ.CodeNodeCopied,
 	"two machines act as this node: one has a copy of the other's data directory").
 	WithHint("turn the copy off and empty its data directory; the other machine then gets work again")
 
-// fault returns the fault that the supervisor sees in the last beat of a node, "" if it sees none. It replaces the
-// fault that the node reports.
+// fault returns the fault that the supervisor derives from the last beat of a node, or "". It replaces the fault that
+// the node reports.
 func (seen *presence) fault(name string, now, heard time.Time) string {
 	late := now.Sub(time.UnixMilli(seen.beat.Clock))
 	switch {
-	case seen.suspended != "": // an earlier beat: a suspended node sends none
+	case seen.suspended != "": // the beat is from before the suspension: a suspended node sends no beats
 		return seen.suspended
 	case !seen.copied.IsZero() && heard.Sub(seen.copied) < copiedStays:
 		return ErrCopied.Error()
@@ -53,9 +53,9 @@ func clockFault(late time.Duration) string {
 		late.Abs().Round(time.Second), way)
 }
 
-// IsCopied reports whether a current beat comes from another machine than the node's last beat: it has another boot id
-// and an incarnation that is not higher. A later start of the same machine has a higher incarnation. Of two copies, the
-// one with the lower incarnation is detected at its next beat. IsCopied then sets the node's fault.
+// IsCopied reports whether a current beat comes from another machine than the node's last beat. Such a beat has another
+// boot id and an incarnation that is not higher. A later start of the same machine has a higher incarnation. Of two
+// copies, the copy with the lower incarnation is detected at its next beat. IsCopied then sets the node's fault.
 func (p *Presence) IsCopied(b writ.Beat, now, heard time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,8 +72,8 @@ func (p *Presence) IsCopied(b writ.Beat, now, heard time.Time) bool {
 	return true
 }
 
-// Suspend sets the reason of a node's suspension; "" ends it. It also sets the node's fault, which the next beat
-// determines again.
+// Suspend sets the reason of a node's suspension; "" ends the suspension. It also sets the node's fault, which the next
+// beat determines again.
 func (p *Presence) Suspend(id writ.NodeID, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

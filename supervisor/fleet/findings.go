@@ -18,10 +18,10 @@ type Findings struct {
 }
 
 // Apply applies the findings of a report. It ignores an outdated report and returns false. A report is outdated if a
-// newer report was applied, if its process is older than the process of the last beat, or if its epoch has ended. Nodes
-// of an earlier version do not send the epoch.
+// newer report was applied, or if it was made for an earlier epoch. It is also outdated if its process is older than
+// the process of the last beat. Nodes of an earlier version do not send the epoch.
 func (f *Findings) Apply(r *writ.Report, epoch int64) bool {
-	f.presence.mu.Lock() // a newer process must not beat between the comparison and the update
+	f.presence.mu.Lock() // no beat of a newer process may be applied between the comparison and the update
 	defer f.presence.mu.Unlock()
 	last, beats := f.presence.last(r.Node)
 	f.mu.Lock()
@@ -46,7 +46,7 @@ func (f *Findings) Apply(r *writ.Report, epoch int64) bool {
 // shown change is an event.
 const steadyPart = 100
 
-// steadyDisks merges the disks of a new report into the shown ones. The shown free space of a disk changes only if it
+// steadyDisks merges the disks of a new report into the shown disks. The shown free space of a disk changes only if it
 // moves by a hundredth of the disk or more, or if AlmostFull changes.
 func steadyDisks(shown, reported []writ.Disk) []writ.Disk {
 	next := slices.Clone(reported)

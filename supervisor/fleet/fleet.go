@@ -1,6 +1,7 @@
-// Package fleet holds the present state of the nodes of a datacenter in memory: identities and decisions, beats,
-// machines, and the calls that wait for room. Facts that must survive a restart are in the journal. The package applies
-// messages of nodes whose signature and sender were verified before; it neither receives messages nor sends any.
+// Package fleet holds the present state of the nodes of a datacenter in memory. The state consists of identities and
+// decisions, beats, machines, and the calls that wait for room. Facts that must survive a restart are in the journal.
+// The package applies messages of nodes whose signature and sender were verified before; it neither receives messages
+// nor sends any.
 //
 // Each part has its own state and lock. Locks are taken in the order Presence, Findings or Machines, then Members.
 package fleet
@@ -64,7 +65,7 @@ func Load(ctx context.Context, j *journal.Journal, now time.Time) (*Fleet, error
 }
 
 // Tick updates the liveness of all nodes and returns the nodes that have become lost. listened is how long the
-// supervisor could receive beats since the last Tick: it adds to the silence of nodes, and to their online time in the
+// supervisor could receive beats since the last Tick. It adds to the silence of nodes, and to their online time in the
 // month of wall. `now` is the monotonic time.
 func (f *Fleet) Tick(now, wall time.Time, listened time.Duration) (lost []writ.NodeID) {
 	lost = f.Presence.tick(now, listened)

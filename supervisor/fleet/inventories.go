@@ -34,8 +34,8 @@ func NewInventories(members *Members, until func() time.Time) *Inventories {
 	return &Inventories{members: members, until: until, runs: make(map[writ.RunID]map[writ.NodeID][]int)}
 }
 
-// unreported starts the reconciliation of a run and returns the nodes that have not reported yet. They are asked again
-// with each beat.
+// unreported starts the reconciliation of a run and returns the nodes that have not reported yet. Each beat of such a
+// node causes another request.
 func (v *Inventories) unreported(run writ.RunID) (missing []writ.NodeID) {
 	serving := v.members.Serving()
 	v.mu.Lock()

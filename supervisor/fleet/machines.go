@@ -48,8 +48,8 @@ func (m *Machines) of(id writ.NodeID) *machine {
 	return known
 }
 
-// Describe stores a host report of a known node. It ignores a report if a newer one was stored, if its process is older
-// than the process of the last beat, or if it was made for an earlier epoch.
+// Describe stores a host report of a known node. It ignores a report if a newer report was stored, or if it was made
+// for an earlier epoch. It also ignores a report whose process is older than the process of the last beat.
 func (m *Machines) Describe(r nodes.HostReport, epoch int64, now time.Time) {
 	id := writ.ReportID{Incarnation: r.Incarnation, Round: r.Count}
 	m.presence.mu.Lock() // as in Findings.Apply
@@ -134,7 +134,8 @@ func (c *machine) addOnline(all []writ.Online, month string) []writ.Online {
 	return all[max(len(all)-bound.MaxOnline, 0):]
 }
 
-// BeatEvery is the interval at which the time of a ready node's last beat is stored. Each beat would be a write.
+// BeatEvery is the interval at which the time of a ready node's last beat is stored. Storing each beat would cost a
+// write per beat.
 const BeatEvery = time.Minute
 
 // Unstored returns the facts about nodes that are not in the journal yet. If only the time of a ready node's last beat
@@ -157,8 +158,8 @@ func (m *Machines) Unstored(lag time.Duration) (all []journal.Life) {
 	return all
 }
 
-// isRefreshed reports whether a beat is less than lag later than the stored one. After a change of the clock it may be
-// earlier.
+// isRefreshed reports whether a beat is less than lag later than the stored beat. After a change of the clock, the beat
+// may be earlier.
 func isRefreshed(last, stored *journal.LastBeat, lag time.Duration) bool {
 	if last == nil || stored == nil {
 		return false

@@ -12,16 +12,17 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Members holds the nodes that a decision or a token has made known, with the state that coordinators are shown.
-// Removed nodes stay.
+// Members holds the nodes that have a record in the journal, with the state that coordinators receive. It includes
+// removed nodes.
 type Members struct {
 	mu     sync.Mutex
 	nodes  map[writ.NodeID]*member
 	byName []*member
-	// serving holds the ids of the approved nodes, sorted. It is nil after a change, until Serving builds it again.
+	// serving holds the ids of the approved nodes, sorted. It is nil after a change of the nodes, until the next call of
+	// Serving.
 	serving []writ.NodeID
-	// keys maps signing keys to nodes. The key of a node never changes. Strangers may ask for any number of keys, so a
-	// lookup must be cheap.
+	// keys maps signing keys to nodes. The key of a node never changes. Unknown clients may request lookups of any number
+	// of keys, so a lookup must be cheap.
 	keys map[string]writ.NodeID
 	// earlier holds the last beats from before this supervisor started. They are unverified, so they are only shown.
 	earlier map[writ.NodeID]journal.LastBeat
@@ -56,13 +57,13 @@ func (m *Members) add(n journal.Node) {
 	m.serving = nil
 }
 
-// compareNames orders nodes by name, then by ID. A node keeps both.
+// compareNames orders nodes by name, then by ID. The name and the ID of a node never change.
 func compareNames(a, b *member) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 }
 
 // Put adds or updates a node after its commit to the journal. It ignores a record with fewer decisions than the current
-// one.
+// record.
 func (m *Members) Put(n journal.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,8 +167,8 @@ func (m *Members) List() []writ.Node {
 	return nodes
 }
 
-// Shared returns all nodes, sorted by name. The caller must not change them. A call copies the nodes that have changed since the
-// last call, and no others, because each step of a run needs all nodes.
+// Shared returns all nodes, sorted by name. The caller must not change them. Each step of a run needs all nodes, so
+// Shared copies only the nodes that have changed since the last call.
 func (m *Members) Shared() []*writ.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,8 +183,8 @@ func (m *Members) Shared() []*writ.Node {
 	return nodes
 }
 
-// Shown returns all nodes as people see them, sorted by name. A node without a beat since this supervisor started has the
-// version, slots and capacity of its last beat before.
+// Shown returns all nodes as coordinators receive them, sorted by name. A node without a beat since this supervisor
+// started has the version, slots and capacity of its last beat before that start.
 func Shown(m *Members) []writ.Node {
 	nodes := m.List()
 	m.mu.Lock()
@@ -194,7 +195,7 @@ func Shown(m *Members) []writ.Node {
 	return nodes
 }
 
-// withEarlier is Shown for one node. The caller holds mu.
+// withEarlier returns a node in the form that Shown returns. The caller holds mu.
 func withEarlier(m *Members, n writ.Node) writ.Node {
 	if last, known := m.earlier[n.ID]; known && n.LastBeat.UnixMicro() == last.Time {
 		n.Version, n.Slots, n.Capacity = last.Version, last.Slots, last.Capacity
@@ -202,7 +203,7 @@ func withEarlier(m *Members, n writ.Node) writ.Node {
 	return n
 }
 
-// lastBeatOf returns the facts of a node's last beat, nil if there was none. The caller holds mu.
+// lastBeatOf returns the facts of a node's last beat, nil without a beat. The caller holds mu.
 func lastBeatOf(m *Members, n *journal.Node) *journal.LastBeat {
 	if n.LastBeat.IsZero() {
 		return nil
@@ -228,8 +229,8 @@ func restore(m *Members, id writ.NodeID, last journal.LastBeat, now time.Time) {
 	}
 }
 
-// Serving returns the ids of the approved nodes, sorted. The caller must not change them. Calls between two changes of the
-// nodes return the same slice.
+// Serving returns the ids of the approved nodes, sorted. The caller must not change the slice. Calls between two
+// changes of the nodes return the same slice.
 func (m *Members) Serving() []writ.NodeID {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,9 +19,9 @@ type Presence struct {
 	mu    sync.Mutex
 	nodes map[writ.NodeID]*presence
 	// silence holds the times without a beat after which a node is silent or lost, from the roster in force. A node that
-	// sends beats at a longer interval is silent after three of them at the earliest. Time
-	// counts only while this supervisor can receive beats. A node without a beat since this supervisor started is
-	// silent from the beginning; it becomes lost after the same time as other nodes.
+	// sends beats at longer intervals is silent after three of its intervals at the earliest. Time counts only while this
+	// supervisor can receive beats. A node without a beat since this supervisor started is silent from the beginning; it
+	// becomes lost after the same time as other nodes.
 	silence identity.Silence
 }
 
@@ -35,10 +35,10 @@ type presence struct {
 	active   map[writ.JobKey]bool
 	progress progress
 	anew     bool // treat all jobs in the next beat as newly started
-	// outranked is set if the node obeys an epoch later than this supervisor's. It then rejects all messages of this
-	// supervisor.
+	// outranked is set if the node obeys an epoch later than this supervisor's. The node then rejects all messages of
+	// this supervisor.
 	outranked bool
-	// copied is the last time at which another machine sent a beat under this identity, by the monotonic clock.
+	// copied is the last time at which another machine sent a beat under the node's identity, by the monotonic clock.
 	copied    time.Time
 	suspended string // reason for its suspension from the queue, else ""
 }
@@ -55,9 +55,9 @@ func (p *Presence) of(id writ.NodeID) *presence {
 
 // Beat applies a beat that arrived while this supervisor had the given epoch. now and heard are the time of its arrival
 // by the wall clock and by the monotonic clock. It returns the jobs that the previous beat did not name, and the new
-// progress of jobs. If the node may have missed that the supervisor gave up some of its jobs, Beat returns all jobs, so
-// that the caller tells the node again. If the beat is not newer than the last one, or the node is unknown, fresh is
-// false and the beat is not applied.
+// progress of jobs. If the node may have missed an order to stop some of its jobs, Beat returns all jobs. The caller
+// can then repeat the order. If the beat is not newer than the last beat, or the node is unknown, fresh is false and
+// the beat is not applied.
 func (p *Presence) Beat(
 	b writ.Beat, epoch int64, now, heard time.Time,
 ) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
@@ -159,8 +159,8 @@ func (p *Presence) Busy(id writ.NodeID) bool {
 	return seen != nil && len(seen.active) >= max(seen.beat.Slots, 1)
 }
 
-// Works reports whether the last beat of a node named a job as active, whether the node is ready and obeys this
-// supervisor, and the number of its beats since this supervisor started.
+// Works reports whether the last beat of a node named a job as active, and whether the node is ready and obeys this
+// supervisor. It also returns the number of its beats since this supervisor started.
 func (p *Presence) Works(id writ.NodeID, key writ.JobKey) (active, ready bool, beats int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,10 +201,11 @@ func (p *Presence) last(id writ.NodeID) (b writ.Beat, beats int) {
 }
 
 const (
-	// progressEvery is the minimum time between two progress texts of a call, because each is a write and an event.
+	// progressEvery is the minimum time between two progress texts of a call, because each text costs a write and an
+	// event.
 	progressEvery = 10 * time.Second
-	// progressAtOnce is the number of progress texts of a call that are passed on without this pause. A replaced container
-	// has three: it waits for its image, its health and the end of the process before.
+	// progressAtOnce is the number of progress texts of a call that are passed on without this pause. The replacement of
+	// a container has three: it waits for its image, for its health and for the end of the previous process.
 	progressAtOnce = 4
 )
 
