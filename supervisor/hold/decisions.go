@@ -1,5 +1,5 @@
-// Package hold keeps the decisions that hold or release work, and the rules for new decisions. Signatures of decisions
-// and the waiting of runs are handled elsewhere.
+// Package hold keeps the decisions that hold or release work, and the rules for new decisions. Package identity
+// verifies the signatures of decisions, and package workflow makes runs wait.
 package hold
 
 import (
@@ -91,7 +91,7 @@ func (h *Decisions) Changes() int { return h.now.Load().changes }
 // All returns all decisions.
 func (h *Decisions) All() identity.Holds { return h.now.Load().all }
 
-// CheckRoom returns an error if the limits do not allow another decision about the hold `next`.
+// CheckRoom returns an error if the limits do not allow another decision about the scope `next`.
 func CheckRoom(all identity.Holds, next identity.Scope) error {
 	if next.Deployment == "" {
 		return nil
@@ -113,8 +113,8 @@ func CheckRoom(all identity.Holds, next identity.Scope) error {
 		WithHint("hold the project as a whole")
 }
 
-// IsForgotten reports whether a release can be deleted: every statement signed before it has expired, and it does not
-// exempt its scope from a wider hold.
+// IsForgotten reports whether a release can be deleted. Every statement signed before the release must have expired,
+// and the release must not exempt its scope from a wider hold.
 func IsForgotten(all identity.Holds, h identity.Hold, now time.Time) bool {
 	if h.Held || now.Before(h.Last().Time.Add(identity.MaxValidity+2*identity.Skew)) {
 		return false
@@ -122,7 +122,7 @@ func IsForgotten(all identity.Holds, h identity.Hold, now time.Time) bool {
 	return !all.Exempts(h.Scope)
 }
 
-// Remaining names the parts of a scope that are still on hold after its release.
+// Remaining names the parts of a scope that are still on hold after its release, at most placement.MaxNamed.
 func Remaining(all identity.Holds, released identity.Scope) (rest []string) {
 	for i := range all {
 		if h := &all[i]; h.Held && h.Overlaps(released) && !released.Within(h.Scope) && len(rest) < placement.MaxNamed {
