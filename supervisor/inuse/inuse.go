@@ -1,5 +1,5 @@
-// Package inuse finds the resources that use a resource: a machine uses its disks, a container its networks, volumes and
-// image. It must not know runs or their calls.
+// Package inuse finds the resources that use a resource: a machine uses its disks, a container its networks, volumes
+// and image. It must not depend on runs or calls.
 package inuse
 
 import (
@@ -11,8 +11,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Index holds the resources of a project by the resources that they use, so that a step with thousands of removals reads
-// each of them once. The zero value is empty. It is not safe for concurrent use.
+// Index holds the resources of a project by the resources that they use, so that a step with thousands of removals
+// reads each resource once. The zero value is empty. It is not safe for concurrent use.
 type Index struct {
 	users map[used][]User
 	uses  map[writ.ResourceID][]used // by user
@@ -24,14 +24,14 @@ type used struct {
 	name string
 }
 
-// User is a resource that uses another one.
+// User is a resource that uses another resource.
 type User struct {
 	*journal.Resource
-	// Of is the UID of the used resource, "" if the user knows only its name.
+	// Of is the UID of the used resource, "" if the user has only its name.
 	Of writ.UID
 }
 
-// Uses reports whether the user uses the resource with this UID, given one of its name.
+// Uses reports whether the user uses the resource with this UID. The caller has already compared the kind and the name.
 func (u User) Uses(uid writ.UID) bool { return u.Of == "" || u.Of == uid }
 
 // NewIndex returns an index of resources of one project.
@@ -43,7 +43,8 @@ func NewIndex(all []*journal.Resource) *Index {
 	return x
 }
 
-// Set replaces the resource id. If r is nil, the resource is gone. Resources of unknown operations have no uses.
+// Set replaces the resource with this ID by r, or removes it if r is nil. A resource of an unknown operation uses no
+// other resource.
 func (x *Index) Set(id writ.ResourceID, r *journal.Resource) {
 	for _, u := range x.uses[id] {
 		if i, found := find(x.users[u], id); found {
@@ -66,7 +67,8 @@ func (x *Index) Set(id writ.ResourceID, r *journal.Resource) {
 	}
 }
 
-// add adds a user. If it uses two resources of one name, such as a deleted volume and its successor, both count.
+// add adds a user. If the user uses two resources of one name, such as a deleted volume and its successor, it counts as
+// a user of both.
 func (x *Index) add(u used, id writ.ResourceID, user User) {
 	at, found := find(x.users[u], id)
 	if found {
@@ -79,7 +81,8 @@ func (x *Index) add(u used, id writ.ResourceID, user User) {
 	x.uses[id] = append(x.uses[id], u)
 }
 
-// Users returns the users of a kind and name, by kind and name. The result is valid until the next Set.
+// Users returns the users of the resource with this kind and name, sorted by kind and name. The result is valid until
+// the next Set.
 func (x *Index) Users(kind writ.ResourceKind, name string) []User { return x.users[used{kind, name}] }
 
 // UsersOfKind returns the resources of the kind `by` that use the resource with this kind and name.
