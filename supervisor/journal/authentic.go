@@ -17,8 +17,8 @@ import (
 
 // The database server may be controlled by someone other than the supervisor. Rows that affect decisions carry a
 // message authentication code, under a key that is not in the database. An attacker with write access to the database
-// can delete rows and restore earlier contents of a row, but cannot create, move or copy one. The tables below list the
-// columns that a code covers; a test compares them with the schema.
+// can delete rows and restore earlier contents of a row. The attacker cannot create, move or copy a row. The tables
+// below list the columns that a code covers; a test compares them with the schema.
 
 // covered describes a table whose rows carry a code.
 type covered struct {
@@ -121,7 +121,7 @@ const metaCode = "meta" // name of the key for the values in meta
 type keyring struct{ codes atomic.Pointer[codes] }
 
 // Protect makes the journal write and verify codes. Call it before BeginEpoch, which compares the key with the journal.
-// Without Protect no row is verified, which suits tools that only copy.
+// Without Protect, no row is verified, which suits tools that only copy a journal.
 func (k *keyring) Protect(p Protection) error {
 	c := &codes{Protection: p, tables: make(map[string]*sync.Pool), told: make(map[string]bool)}
 	names := []string{metaCode}
@@ -206,8 +206,8 @@ func (tx *Tx) code(table string, values ...any) ([]byte, error) {
 	return tx.codes.sum(nil, table, values, nil)
 }
 
-// check verifies the code of a row in a table with a column for it. values are those given to code: the key comes
-// first.
+// check verifies the code of a row in a table with a column for it. values must be the same as in the call of code: the
+// key comes first.
 func (tx *Tx) check(table string, mac []byte, values ...any) error {
 	if tx.codes == nil {
 		return nil
@@ -228,7 +228,7 @@ func keyOf(table string) []string {
 	return nil
 }
 
-// refuse returns the error for a row that the journal did not write, and reports it.
+// refuse returns the error for a row that the journal did not write, and passes it to Refused.
 func (c *codes) refuse(table string, key []any) *writ.Error {
 	var row strings.Builder
 	for i, k := range key {

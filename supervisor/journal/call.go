@@ -16,10 +16,10 @@ type Call struct {
 	UID     writ.UID         `json:"uid,omitempty"`
 	Args    map[string]any   `json:"args,omitempty"`
 	Options writ.CallOptions `json:"options"`
-	// Need is the capacity that the call reserves on its node, in addition to the capacity that its resource has
-	// already.
+	// Need is the capacity that the call reserves on its node, in addition to the capacity that its resource already
+	// reserves.
 	Need writ.Capacity `json:"need"`
-	// Orders lists earlier calls on the same resource, which must have ended before this one is sent.
+	// Orders lists earlier calls on the same resource, which must have ended before this call is sent.
 	Orders  []int          `json:"orders,omitempty"`
 	Values  map[string]any `json:"values,omitempty"`
 	Aside   bool           `json:"aside,omitempty"`   // it blocks no other call: see catalog.Operation
@@ -30,8 +30,8 @@ type Call struct {
 	// Before is the number of attempts before the last resume. They do not count against the limit of retries.
 	Before        int `json:"before,omitempty"`
 	KnownFailures int `json:"told,omitempty"` // all attempts up to this one are known to have failed
-	// Spared counts attempts since the last resume that the node refused because it could not write its journal, or
-	// because a driver that ignores its deadline blocked it. They do not count as attempts.
+	// Spared counts attempts since the last resume that do not count as attempts. The node refused them because it could
+	// not write its journal, or because a driver that ignores its deadline blocked the call.
 	Spared int `json:"spared,omitempty"`
 	// Read is the position at which the script last read a result before it requested the call, "" if it had read none.
 	Read string `json:"read,omitempty"`
@@ -47,16 +47,18 @@ type Call struct {
 	// Late is the success of the last attempt if it arrived after the call had been given up. A resume then need not
 	// repeat the call.
 	Late *writ.Result `json:"late,omitempty"`
-	// Sent is the newest delivery, nil if there was none. Earlier deliveries have their own rows.
+	// Sent is the newest delivery, nil without a delivery. Earlier deliveries have their own rows.
 	Sent *Delivery `json:"sent,omitempty"`
-	// Answered is the result that ended the newest attempt, nil if none did. All others have their own rows.
+	// Answered is the result that ended the newest attempt, nil if the attempt has no result. Results of earlier attempts
+	// have their own rows.
 	Answered *Answer `json:"answered,omitempty"`
 
 	place  int64 // place of its row, 0 if unknown
 	stored kept  // as in the journal
 }
 
-// MaxCalls limits the calls of a run: the keys of its rows have room for that many. The limit for submissions is lower.
+// MaxCalls limits the calls of a run: the keys of its rows have room for this number. The limit for submissions is
+// lower.
 const MaxCalls = 4095
 
 // In assigns a new call to a run.

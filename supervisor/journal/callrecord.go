@@ -9,8 +9,8 @@ import (
 )
 
 // callRecord is the stored form of a call. Most writes of a datacenter are calls, and each call is written at least
-// twice, so the form is compact: numbers instead of field names, bytes instead of hex digits, microseconds since 1970
-// instead of texts. The number of a field is never reused.
+// twice, so the form is compact. It has numbers instead of field names, bytes instead of hex digits, and microseconds
+// since 1970 instead of texts. The number of a field is never reused.
 type callRecord struct {
 	Run       writ.RunID        `cbor:"1,keyasint"`
 	Seq       int               `cbor:"2,keyasint"`

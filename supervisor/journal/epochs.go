@@ -25,9 +25,9 @@ type reign struct {
 	restored atomic.Bool
 }
 
-// Gave reports whether the journal may have begun an epoch: it is remembered, or older than all remembered ones. A node
-// that has seen any other epoch obeyed a supervisor that this journal does not know of, so the journal came from a
-// backup.
+// Gave reports whether the journal may have begun an epoch: the epoch is one of the remembered epochs, or older than
+// all of them. A node that has seen any other epoch has obeyed a supervisor without a trace in this journal, so the
+// journal came from a backup.
 func (r *reign) Gave(epoch int64) bool {
 	all := r.epochs.Load()
 	if all == nil || len(*all) == 0 || epoch < (*all)[0] {
@@ -37,7 +37,7 @@ func (r *reign) Gave(epoch int64) bool {
 	return found
 }
 
-// giveEpoch records that the epoch follows `last`, and returns the remembered epochs.
+// giveEpoch adds a new epoch, which follows the epoch `last`, to the remembered epochs, and returns all of them.
 func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 	text, err := tx.meta(metaEpochs)
 	if err != nil {
@@ -51,7 +51,7 @@ func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 		}
 		all = append(all, e)
 	}
-	if len(all) == 0 || all[len(all)-1] != last { // written by an earlier version, which recorded none
+	if len(all) == 0 || all[len(all)-1] != last { // an earlier version of writ did not record `last`
 		all = []int64{last}
 	}
 	all = append(all, epoch)
@@ -63,7 +63,7 @@ func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 	return all, tx.setMeta(metaEpochs, strings.Join(words, " "))
 }
 
-// Head is the progress of a journal. It never goes back, unless the journal comes from a backup.
+// Head is the progress of a journal. It never decreases, unless the journal is restored from a backup.
 type Head struct {
 	Epoch int64 `json:"epoch"`
 	Seq   int64 `json:"seq"` // of the last event
@@ -107,19 +107,20 @@ func (r *reign) mustReign(tx *Tx) error {
 }
 
 // A journal restored from a backup does not know which jobs were sent after the backup. So it stores the time of its
-// restoration. Until then, a supervisor with the lost journal may have been active. Runs from before that time are
-// reconciled: the nodes are asked for their calls before anything is placed.
+// restoration. Until that time, a supervisor with the lost journal may have been active. Runs that were accepted before
+// that time are reconciled: each node reports its calls of the run before the supervisor places further calls.
 
-// CameFromBackup marks the journal as restored from a backup, on evidence that the datacenter stored outside of it. It
-// takes effect with the next epoch; any supervisor that was active after the backup has stopped by then.
+// CameFromBackup marks the journal as restored from a backup, on evidence that the datacenter stored outside of the
+// journal. The mark takes effect with the next epoch; any supervisor that was active after the backup has stopped by
+// then.
 func (r *reign) CameFromBackup() { r.restored.Store(true) }
 
 // ReconcilesUntil returns the time until which another supervisor may have accepted runs, or sent calls, that this
-// journal does not know; zero if the journal never came from a backup. Claims of coordinators do not count: a malicious
-// coordinator could delay every run with them.
+// journal does not have. It is zero if the journal never came from a backup. Claims of coordinators do not count: a
+// malicious coordinator could delay every run with them.
 func (r *reign) ReconcilesUntil() time.Time { return sqldb.Time(r.reconcileUntil.Load()) }
 
-const metaReconcile = "doubt" // the stored name stays
+const metaReconcile = "doubt" // the name in existing journals
 
 // readReconcileUntil returns ReconcilesUntil in microseconds. If fromBackup is true, it stores and returns `now`.
 func (tx *Tx) readReconcileUntil(now time.Time, fromBackup bool) (int64, error) {
@@ -135,9 +136,9 @@ func (tx *Tx) beginReconciliation(now time.Time) error {
 	return tx.setMeta(metaReconcile, strconv.FormatInt(sqldb.Micros(now), 10))
 }
 
-// Reconciles reports whether nodes may have work of a run that the journal does not know: the run was accepted before
-// the time `until`, or it was signed so early that it may have been submitted before it. skew is the permitted error of
-// signers' clocks.
+// Reconciles reports whether nodes may have work of a run that the journal does not have. Such a run was accepted
+// before the time `until`, or signed so early that it may have been submitted before `until`. skew is the permitted
+// error of signers' clocks.
 func (r *Run) Reconciles(until time.Time, skew time.Duration) bool {
 	return !until.IsZero() && (r.Accepted.Before(until) || !r.Signed.After(until.Add(skew)))
 }

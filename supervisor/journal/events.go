@@ -26,8 +26,8 @@ func lastEvent(tx *Tx) (int64, error) {
 // eventsTogether is the size in bytes at which a row of events is full.
 const eventsTogether = 16 << 10
 
-// writeEvents writes the events of the batch. Consecutive events share a row, under the number of the last event.
-// Events are encoded only here, since links send the stored bytes.
+// writeEvents writes the events of the batch. Consecutive events share a row, whose key is the number of its last
+// event. Events are encoded only here, since links send the stored bytes.
 func (tx *Tx) writeEvents() error {
 	if len(tx.events) == 0 {
 		return nil
@@ -54,10 +54,10 @@ func (tx *Tx) writeEvents() error {
 	return nil
 }
 
-// eventRow encodes the first of events, up to the size of a row, and returns them with the row. seq is the number of
-// the event before them.
+// eventRow encodes events from the start of the list until a row is full. It returns the encoded events and the row.
+// seq is the number of the event before the start of the list.
 func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent, row []byte, err error) {
-	const mostly = 512 // bytes of an event
+	const mostly = 512 // usual size of an event in bytes
 	row = make([]byte, 0, min(mostly*len(events), eventsTogether+mostly))
 	ends := make([]int, 0, len(events))
 	for i := range events {
@@ -88,7 +88,7 @@ func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent
 	return some, row, nil
 }
 
-// eventLog holds the generations of a journal's events, and reads their events.
+// eventLog reads the events of a journal and holds the IDs of its generations.
 type eventLog struct {
 	db       *sqldb.DB
 	tail     *tail
@@ -127,12 +127,12 @@ func (l *eventLog) setFeeds(feeds map[string]string) {
 	l.feeds = feeds
 }
 
-// Restated returns how often the journal has sent its whole state again since it was opened. The repeated events about
-// a node describe it as it was when it joined, so newer ones must follow.
+// Restated returns how often the journal has sent its whole state again since it was opened. The repeated event about a
+// node has the state at its joining, so an event with its present state must follow.
 func (l *eventLog) Restated() int64 { return l.restated.Load() }
 
-// await returns at most max events after a sequence number, in order. It waits until there is one or ctx ends. The
-// events are shared with other readers and must not be changed.
+// await returns at most max events after a sequence number, in order. It waits until such an event exists or ctx ends.
+// The events are shared with other readers and must not be changed.
 func (l *eventLog) await(ctx context.Context, after int64, max int) ([]writ.EncodedEvent, error) {
 	for {
 		events, known, grown := l.tail.after(after, max)
@@ -153,8 +153,8 @@ func (l *eventLog) await(ctx context.Context, after int64, max int) ([]writ.Enco
 	}
 }
 
-// Events returns at most max events after a sequence number, in order, with the journal's ID. It waits until there is
-// one or ctx ends.
+// Events returns at most max events after a sequence number, in order, with the journal's ID. It waits until such an
+// event exists or ctx ends.
 func (l *eventLog) Events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
 	id := l.ID()
 	encoded, err := l.await(ctx, after, max)
@@ -230,7 +230,8 @@ func decodeEvents(encoded []writ.EncodedEvent) ([]writ.Event, error) {
 	return events, nil
 }
 
-// Limits of the events in memory: several times the events in flight on a link. Readers further behind use the store.
+// Limits of the events in memory: several times the events in flight on a link. Readers that are further behind read
+// the store.
 const (
 	maxTail      = 1024
 	maxTailBytes = 2 << 20 // encoded size

@@ -10,7 +10,7 @@ import (
 )
 
 // appendEvent appends an event exactly as encoding/json encodes it. Nearly all events of a busy datacenter are about
-// calls, and encoding them with reflection took 5 % of the supervisor's CPU, so their fields are written explicitly.
+// calls. Encoding them with reflection took 5 % of the supervisor's CPU, so their fields are written explicitly.
 func appendEvent(text []byte, e *writ.Event) ([]byte, error) {
 	o := object{text: text}
 	if e.Call == nil {
@@ -61,7 +61,7 @@ func appendEvent(text []byte, e *writ.Event) ([]byte, error) {
 // object is a JSON object under construction.
 type object struct {
 	text []byte
-	err  error // the first
+	err  error // first error of the encoding
 }
 
 func (o *object) end() ([]byte, error) {
@@ -131,7 +131,7 @@ func (o *object) take(text []byte, err error) {
 // one. An event that is larger than a frame would therefore block all later events.
 const MaxSaid = 256 << 10
 
-// Shorten removes most data of a node from an event if it is too large for a link. It reports whether it did.
+// Shorten removes most data of a node from an event if the event is too large for a link. It reports whether it did.
 func Shorten(e *writ.Event) bool {
 	if e.Node == nil && e.Resource == nil {
 		return false // the datacenter determines the size of all other events

@@ -14,22 +14,24 @@ import (
 )
 
 // Feed is the event stream of the journal for one coordinator: normally the shared stream, under the journal's ID. A
-// coordinator whose store does not match the journal receives a stream from the beginning under its own ID, so that its
-// state or claims do not interrupt the links of others. It implements link.EventSource.
+// coordinator whose store does not match the journal receives a stream from the beginning, under an ID of its own. So
+// the state or the claims of one coordinator do not interrupt the links of other coordinators. It implements
+// link.EventSource.
 type Feed struct {
 	j           *Journal
 	coordinator string
 	begun       []time.Time // when this coordinator caused new generations
 }
 
-// Limits of the new generations that one coordinator may cause. Each one sends the whole state again, which costs a
-// little for every coordinator, and a malicious coordinator could request it with each link.
+// Limits of the new generations that one coordinator may cause. Each generation adds events with the whole state, which
+// every coordinator receives. Without the limits, a malicious coordinator could cause a generation with each link.
 const (
 	maxGenerations    = 3
 	generationsWithin = time.Hour
 )
 
-// feedPrefix starts the names in meta of the generations of single coordinators. The rest is the URL.
+// feedPrefix is the prefix of the names under which meta holds the generations of single coordinators. The rest of such
+// a name is the coordinator's URL.
 const feedPrefix = "feed/"
 
 // Feed returns the feed of a coordinator, by its URL. Its Agree must be called by one goroutine only.
@@ -96,7 +98,7 @@ func (f *Feed) begin(ctx context.Context) error {
 		return tx.restate()
 	})
 	if err == nil {
-		f.j.tail.forget() // it may have events that are no longer stored
+		f.j.tail.forget() // the tail may have events that are no longer stored
 		f.j.restated.Add(1)
 	}
 	return err
@@ -111,8 +113,9 @@ func (f *Feed) EncodedEvents(
 	return id, events, f.dropUnreadable(ctx, err)
 }
 
-// dropUnreadable deletes a row of events that cannot be decoded, and all events before it. A coordinator that lacks one
-// of them then receives the whole state again, as after Forget. It returns err, joined with the error of the deletion.
+// dropUnreadable deletes a row of events that cannot be decoded, and all events before it. A coordinator that lacks a
+// deleted event then receives the whole state again, as after Forget. It returns err, joined with the error of the
+// deletion.
 func (f *Feed) dropUnreadable(ctx context.Context, err error) error {
 	bad, ok := errors.AsType[*unreadableEvents](err)
 	if !ok {
@@ -144,8 +147,8 @@ func (tx *Tx) feeds() (map[string]string, error) {
 	})
 }
 
-// Unconfirmed returns the number of unacknowledged events per coordinator that has ever acknowledged any, and the total
-// number of events.
+// Unconfirmed returns the number of unacknowledged events by coordinator, and the total number of events. The map has
+// only coordinators that have acknowledged at least one event.
 func (tx *Tx) Unconfirmed() (open map[string]int64, all int64, err error) {
 	if all, err = lastEvent(tx); err != nil {
 		return nil, 0, err

@@ -12,10 +12,10 @@ import (
 	"writ/internal/failpoint"
 )
 
-// A generation is a sequence of events with an ID. Coordinators rely on a number to mean only one event of a
-// generation. A journal restored from a backup would violate that: it would give new events numbers that coordinators
-// know for other events. So it takes a new ID, and sends the whole state again. A coordinator whose own store came from
-// a backup, or that lies, gets its own generation: see Feed.
+// A generation is a sequence of events with an ID. Within a generation, each number names one event. A journal restored
+// from a backup would break this rule: it would give new events the numbers of lost events that coordinators already
+// have. So the journal takes a new ID and sends the whole state again. A coordinator gets its own generation if its
+// store came from a backup or it makes false claims: see Feed.
 
 // standing is the relation of a journal to the events that a coordinator has.
 type standing int
@@ -40,7 +40,7 @@ func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 		oldest = first[0].Seq
 	}
 	switch {
-	case seq == 0: // events that are no longer stored are covered if the state was sent again after them
+	case seq == 0: // deleted events are not needed if the whole state was sent again after them
 		restated, err := tx.number(metaHistory)
 		if oldest == 1 || restated >= oldest {
 			return agrees, err
@@ -62,7 +62,8 @@ func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 	return older, nil
 }
 
-// eventsFrom returns the events of the row that contains this number, or else of the next row, or none.
+// eventsFrom returns the events of the row that contains the event seq. If this event was deleted, it returns the
+// events of the next row, or nil after the last row.
 func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
 	var last int64
 	var body []byte
@@ -85,7 +86,7 @@ func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
 	return events, nil
 }
 
-// MarkRestored marks the journal of a running supervisor as restored from a backup: every coordinator receives its
+// MarkRestored marks the journal of a running supervisor as restored from a backup. Every coordinator then receives its
 // events under a new ID, starting with the whole state.
 func (j *Journal) MarkRestored(ctx context.Context) error {
 	old := j.ID()
@@ -117,8 +118,8 @@ func (j *Journal) MarkRestored(ctx context.Context) error {
 		})
 		return tx.restate()
 	})
-	if err == nil { // also if a concurrent call did it first, which may not have come this far
-		j.reconcileUntil.Store(max(until, j.reconcileUntil.Load())) // until is 0 then
+	if err == nil { // also if a concurrent call has changed the ID first: that call may not have reached this point yet
+		j.reconcileUntil.Store(max(until, j.reconcileUntil.Load())) // until is 0 after a concurrent change
 		j.tail.forget()
 		j.restated.Add(1)
 	}

@@ -14,7 +14,7 @@ type holdsRow struct {
 	All      identity.Holds `json:"all"`
 }
 
-// Holds returns the current hold decisions, and the revision of the newest one.
+// Holds returns the current hold decisions, and the revision of the newest decision.
 func (tx *Tx) Holds() (all identity.Holds, revision int64, err error) {
 	row, err := get[holdsRow](tx, "holds", `SELECT body FROM holds WHERE id = $1`, theHolds)
 	if row == nil {

@@ -1,7 +1,7 @@
 // Package journal stores the state of one datacenter: runs, calls, deliveries, results, resources, nodes, tokens,
 // rosters and outgoing events. It is the source of truth: an event that is not in the journal did not happen. The
-// package knows the form of the records and enforces the state moves that package writ allows. The supervisor decides
-// when to make them.
+// package defines the form of the records and rejects state moves that package writ does not allow. The supervisor
+// decides which moves to make.
 package journal
 
 import (
@@ -57,12 +57,13 @@ type batch struct {
 	loads  map[writ.NodeID]Load // with the changes of this batch; nil if not read
 	shifts map[writ.NodeID]Load // changes of loads
 	kept   *keptLoads           // of the journal; nil without an epoch, because other processes may write too
-	frames []writ.Digest        // frames that it adds
+	frames []writ.Digest        // frames that the batch adds
 	known  *newest              // recent frames on disk
 	ports  *published.Index     // of the journal; nil without an epoch, because other processes may write too
 }
 
-// Open opens the journal at path (":memory:" in tests). It creates one if it is missing.
+// Open opens the journal at path, and creates a missing journal. The path is a file, a postgres:// URL, or ":memory:"
+// in tests.
 func Open(ctx context.Context, path string) (*Journal, error) {
 	sub, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -230,7 +231,8 @@ func (j *Journal) Probe(ctx context.Context) error {
 	return nil
 }
 
-// join adds a transaction to its batch. The first of a batch checks that no other process has taken over.
+// join adds a transaction to its batch. The first transaction of a batch checks that no other process has begun an
+// epoch.
 func (j *Journal) join(tx *Tx) error {
 	if b, ok := tx.Batch.Common.(*batch); ok {
 		tx.batch = b
@@ -275,7 +277,7 @@ func (n *newest) add(digests []writ.Digest) {
 	}
 }
 
-// Then registers `do` to run once the change is on disk, before its events are sent. It must be fast: the next commit
+// Then registers `do` to run once the change is on disk, before its events are sent. `do` must be fast: the next commit
 // waits for it.
 func (tx *Tx) Then(do func()) { tx.then = append(tx.then, do) }
 
@@ -359,7 +361,7 @@ func decode[T any](body []byte) (*T, error) {
 	return record, nil
 }
 
-// Copy writes a snapshot of the journal in a file into a new file. A supervisor may be using the journal.
+// Copy writes a snapshot of the journal file `from` into the new file `to`. A supervisor may use the journal meanwhile.
 func Copy(ctx context.Context, from, to string) error { return sqldb.Copy(ctx, from, to) }
 
 // someRows returns rows as texts, numbers and bytes.

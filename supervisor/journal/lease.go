@@ -24,13 +24,13 @@ var (
 	// ErrHeld means that another process holds the lease.
 	ErrHeld error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter").
 		WithHint("this one stands by")
-	// ErrFenced means that another process has begun an epoch, so this one cannot write any more.
+	// ErrFenced means that another process has begun an epoch, so this process cannot write any more.
 	ErrFenced error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter now").
 			WithHint("this one stands by")
 )
 
-// BeginEpoch takes the lease and begins a new epoch. The epoch is higher than every earlier one and at least the
-// clock's milliseconds, so that even a journal restored from a backup fences everything sent after the backup. It
+// BeginEpoch takes the lease and begins a new epoch. The epoch is higher than every earlier epoch and at least the
+// clock's milliseconds. So even a journal restored from a backup fences the jobs that were sent after the backup. It
 // returns ErrHeld while another process holds the lease. A journal in a file has only one process and no lease to wait
 // for.
 func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
@@ -98,8 +98,8 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 	return epoch, err
 }
 
-// requireNoLease returns an error while a supervisor holds the lease of a journal that is about to be upgraded: its
-// writes would no longer fit the schema.
+// requireNoLease returns an error while a supervisor holds the lease of a journal that is about to be upgraded. The
+// writes of that supervisor would not fit the new schema.
 func requireNoLease(ctx context.Context, store *sql.DB) error {
 	var left float64
 	err := store.QueryRowContext(ctx,
@@ -124,15 +124,15 @@ func (j *Journal) Renew(ctx context.Context) error {
 		if err != nil || !j.db.Shared() {
 			return err
 		}
-		if err := tx.Current(ctx); err != nil { // a later version upgraded the journal while this one took the lease
+		if err := tx.Current(ctx); err != nil { // a later version of writ upgraded the journal at the same time
 			return err
 		}
 		return tx.lease(clock.Add(LeaseTime))
 	})
 }
 
-// Release releases the lease, so that no process has to wait for its end. The given last writes of this process are
-// part of the same transaction.
+// Release releases the lease, so that no process has to wait until the lease expires. The functions in `last` make the
+// last writes of this process, in the same transaction.
 func (j *Journal) Release(ctx context.Context, last ...func(tx *Tx) error) error {
 	err := j.Write(failpoint.At(ctx, failpoint.LeaseReleased), func(tx *Tx) error {
 		for _, write := range last {

@@ -11,13 +11,13 @@ import (
 // Load is the number of open calls and the reserved capacity on a node.
 type Load struct {
 	Planned, Queued, Running int           // open calls, by state
-	Reserved                 writ.Capacity // by existing resources and by open calls that will create or grow one
+	Reserved                 writ.Capacity // by existing resources and by open calls that create or grow resources
 }
 
 // Open returns the number of open calls.
 func (l Load) Open() int { return l.Planned + l.Queued + l.Running }
 
-// Sent returns the number of calls on the node.
+// Sent returns the number of calls that were sent to the node and have not ended.
 func (l Load) Sent() int { return l.Queued + l.Running }
 
 func (l Load) plus(m Load) Load {
@@ -89,25 +89,25 @@ func (tx *Tx) shift(node writ.NodeID, by Load) {
 }
 
 // keptLoads holds the loads of all nodes as on disk, so that a step does not read them. Only write transactions of an
-// epoch use it, one at a time. A batch that changes loads takes the map, and returns it after its commit: after a failed
-// commit, the loads are unknown.
+// epoch use it, one at a time. A batch that needs the loads takes the map and returns it after its commit. If the
+// commit fails, the loads stay unknown until the next batch reads them.
 type keptLoads struct {
 	loads map[writ.NodeID]Load // nil if unknown
 }
 
-// take returns the loads, which are then unknown.
+// take returns the loads and marks them as unknown.
 func (k *keptLoads) take() map[writ.NodeID]Load {
 	loads := k.loads
 	k.loads = nil
 	return loads
 }
 
-// stored returns the loads of a batch after its commit.
+// stored keeps the loads of a batch after its commit.
 func (k *keptLoads) stored(b *batch) {
 	switch {
 	case b.loads != nil:
 		k.loads = b.loads
-	case k.loads != nil: // an earlier batch of the same commit had them
+	case k.loads != nil: // an earlier batch of the same commit returned the loads
 		for node, l := range b.shifts {
 			k.loads[node] = k.loads[node].plus(l)
 		}
@@ -137,7 +137,7 @@ func (tx *Tx) writeLoads() error {
 	return nil
 }
 
-// Load returns the load of a node; "" stands for calls without a node.
+// Load returns the load of a node. For the node "", it returns the load of the calls without a node.
 func (tx *Tx) Load(node writ.NodeID) (Load, error) {
 	if tx.loads != nil || keeps(tx) {
 		loads, err := tx.Loads()
@@ -147,11 +147,11 @@ func (tx *Tx) Load(node writ.NodeID) (Load, error) {
 	return loads[node].plus(tx.shifts[node]), err
 }
 
-// keeps reports whether the loads of this transaction are kept for the next one.
+// keeps reports whether the loads of this transaction are kept for the next transaction.
 func keeps(tx *Tx) bool { return tx.kept != nil && tx.Batch != nil }
 
-// Loads returns the load of every node that has or had one. The caller must not change the map. In a write transaction,
-// the next change of a call or resource changes it.
+// Loads returns the loads by node. It omits nodes that never had a call or resource. The caller must not change the
+// map. In a write transaction, the next change of a call or resource changes the map.
 func (tx *Tx) Loads() (map[writ.NodeID]Load, error) {
 	if tx.loads != nil {
 		return tx.loads, nil

@@ -16,19 +16,20 @@ type Node struct {
 	writ.Node
 	PublicKey []byte `json:"public_key"` // ed25519, 32 bytes
 	AgeKey    string `json:"age_key,omitempty"`
-	// Decisions is the number of decisions about it: of two records, the one with more is newer.
+	// Decisions is the number of decisions about the node. Of two records of a node, the record with more decisions is
+	// newer.
 	Decisions int    `json:"decisions,omitempty"`
 	Token     string `json:"token,omitempty"` // ID of the token it joined with
 	Batch     string `json:"batch,omitempty"` // ID of the batch that admitted it
 	// Serial is the serial number of its machine, from its request to join. Later reports do not change it.
 	Serial string `json:"serial,omitempty"`
-	// Lost is the signed statement that declares it lost. The node verifies it.
+	// Lost is the signed statement that declares the node lost. The node verifies it.
 	Lost []byte `json:"lost,omitempty"`
 	// Superseded lists the resources and attempts that a lost node must not continue. FenceAnswer is the node's signed
 	// answer to the order to stop them.
 	Superseded  []Superseded `json:"superseded,omitempty"`
 	FenceAnswer []byte       `json:"fence_answer,omitempty"`
-	FenceRound  int64        `json:"fence_round,omitempty"` // round of that answer: a later one replaces it
+	FenceRound  int64        `json:"fence_round,omitempty"` // round of that answer; a later answer replaces it
 }
 
 // Superseded is a resource or a call that a node had when a person declared it lost. The call was sent and may have
@@ -77,7 +78,7 @@ func (tx *Tx) NodeNamed(name string) (*Node, error) {
 	return n, err
 }
 
-// Nodes returns all nodes, by name. Removed nodes are kept, so that no ID is reused.
+// Nodes returns all nodes, sorted by name. Removed nodes are kept, so that no ID is reused.
 func (tx *Tx) Nodes() ([]*Node, error) {
 	return list[Node](tx, "nodes", `SELECT id, body FROM nodes ORDER BY name`)
 }
@@ -93,7 +94,7 @@ type NodeBatch struct {
 	Admitted []string  `json:"admitted,omitempty"` // serial numbers of the admitted nodes, in order of admission
 }
 
-// Used reports whether the batch has admitted the node with a serial number.
+// Used reports whether the batch has admitted a node with this serial number.
 func (b *NodeBatch) Used(serial string) bool { return slices.Contains(b.Admitted, serial) }
 
 // Ended reports whether the batch is revoked or has expired.
@@ -123,13 +124,13 @@ func (tx *Tx) NodeBatches(most int) ([]*NodeBatch, error) {
 type Life struct {
 	Node writ.NodeID `json:"node"`
 	writ.HostFacts
-	Last *LastBeat `json:"last,omitempty"` // nil if no beat arrived, or if a version before this field stored the row
+	Last *LastBeat `json:"last,omitempty"` // nil if no beat arrived, or if an earlier version of writ stored the row
 }
 
 // LastBeat holds facts of the last beat of a node. They are shown after a restart of the supervisor until the next beat.
 type LastBeat struct {
-	// Time is the arrival in unix microseconds. If the supervisor is killed while the node is ready, it is up to
-	// fleet.BeatEvery too early.
+	// Time is the arrival in unix microseconds. If the supervisor is killed while the node is ready, the stored time is
+	// up to fleet.BeatEvery too early.
 	Time     int64         `json:"time"`
 	Version  string        `json:"version,omitempty"`
 	Slots    int           `json:"slots,omitempty"`

@@ -13,12 +13,13 @@ import (
 // Resource is a resource with the data needed to predict the effect of the next call.
 type Resource struct {
 	writ.Resource
-	// Operation and Args describe the last call that created or changed it; handles in the arguments are writ.Refs.
+	// Operation and Args describe the last call that created or changed the resource; handles in the arguments are
+	// writ.Refs.
 	Operation string         `json:"operation,omitempty"`
 	Args      map[string]any `json:"args,omitempty"`
-	Need      writ.Capacity  `json:"need"` // capacity it uses on its node
-	// Holds lists acts, each the digest of an operation with its arguments. Repeating one of them would not change the
-	// resource, because no other act has changed it since.
+	Need      writ.Capacity  `json:"need"` // capacity that the resource uses on its node
+	// Holds lists acts that are still in effect. An act is the digest of an operation with its arguments. Repeating a
+	// listed act would not change the resource, because no other act has changed the resource since.
 	Holds []writ.Digest `json:"holds,omitempty"`
 	// Mendings counts the repairs that its node has reported.
 	Mendings Mendings `json:"mendings,omitzero"`
@@ -33,10 +34,10 @@ type Mendings struct {
 	Events      int       `json:"told"`        // events in that hour
 }
 
-// maxHeld limits the acts of a resource.
+// maxHeld limits the acts in Resource.Holds.
 const maxHeld = 16
 
-// AddHeld adds an act to Resource.Holds. If there are more than maxHeld, the oldest is dropped.
+// AddHeld adds an act to Resource.Holds. If the list exceeds maxHeld, the oldest act is dropped.
 func AddHeld(held []writ.Digest, act writ.Digest) []writ.Digest {
 	if slices.Contains(held, act) {
 		return held
@@ -57,7 +58,7 @@ func (tx *Tx) PutResource(r *Resource) error {
 	}
 	if before != nil {
 		tx.shift(before.Node, Load{}.Minus(before.load()))
-		if before.UID != r.UID || before.Node != r.Node { // another resource with its name, or it has moved
+		if before.UID != r.UID || before.Node != r.Node { // another resource has its name, or the resource has moved
 			if err := Depart(tx, before); err != nil {
 				return err
 			}
@@ -126,7 +127,7 @@ const askedAtOnce = 100
 var resourcesNamed = `SELECT name, body FROM resources WHERE project = $1 AND kind = $2 AND name IN (` +
 	sqldb.Placeholders(3, askedAtOnce) + `)`
 
-// asked returns the arguments of a query for askedAtOnce names. If there are fewer names, the last one is repeated, so
+// asked returns the arguments of a query for askedAtOnce names. If there are fewer names, the last name is repeated, so
 // that a single prepared statement suffices.
 func asked(names []string, before ...any) []any {
 	for i := range askedAtOnce {
@@ -165,8 +166,8 @@ func publish(tx *Tx, r published.Resource) {
 }
 
 // UsersOfPorts returns the resources that publish one of these ports, sorted. The first write transaction of an epoch
-// that calls it reads all resources, and later ones read only the resources of failed writes. Before that, each read
-// transaction reads all resources.
+// that calls UsersOfPorts reads all resources into an index. Later transactions read only the resources of failed
+// writes. Until the index is loaded, each read transaction reads all resources.
 func UsersOfPorts(tx *Tx, ports []placement.Port) ([]published.User, error) {
 	writes := tx.ports != nil && tx.Batch != nil
 	if tx.ports == nil || !writes && !tx.ports.Loaded() {
@@ -262,8 +263,8 @@ func (tx *Tx) RunsWaitingFor(id writ.ResourceID, except writ.RunID, max int) ([]
 const runsWaitingFor = `SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND open AND NOT claimed AND kind <> ''
 	AND run <> $4 ORDER BY planned LIMIT $5`
 
-// UsageGrace is how long after an hour its usage may still be reported. A node that is disconnected for less loses
-// none.
+// UsageGrace limits how long after an hour nodes may report its usage. A node that is disconnected for a shorter time
+// loses no usage.
 const UsageGrace = 31 * 24 * time.Hour
 
 // Departed is a resource that is no longer on a node.
@@ -272,9 +273,9 @@ type Departed struct {
 	Created time.Time `json:"created"`
 }
 
-// Depart records that a node had a resource, for later reports of its usage.
+// Depart records that a resource has left its node. Reports of its usage there may still arrive.
 func Depart(tx *Tx, r *Resource) error {
-	if r.UID == "" || r.Node == "" { // it never existed
+	if r.UID == "" || r.Node == "" { // the resource never existed on a node
 		return nil
 	}
 	body, err := encode(tx, "departed", Departed{r.ResourceID, r.Created}, string(r.UID), string(r.Node))
@@ -292,7 +293,7 @@ func (tx *Tx) Departed(uid writ.UID, node writ.NodeID) (*Departed, error) {
 		string(node))
 }
 
-// forgetDeparted deletes the oldest resources that are past UsageGrace.
+// forgetDeparted deletes the oldest departed resources that are past UsageGrace.
 func (tx *Tx) forgetDeparted(now time.Time) (int64, error) {
 	return tx.affected(`DELETE FROM departed
 		WHERE uid IN (SELECT uid FROM departed WHERE gone < $1 ORDER BY gone LIMIT $2) AND gone < $1`,

@@ -120,7 +120,7 @@ type Delivery struct {
 }
 
 // AddDelivery records that the job with this digest is sent to a node as the call's current delivery. PutCall writes
-// it. Only a superseded delivery, which is rare, costs a row.
+// the new delivery. Only a superseded delivery, which is rare, costs a row.
 func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
 	before := c.Sent
 	c.Sent = &Delivery{c.Attempt, c.Delivery, c.Node, digest, epoch, tx.Now}

@@ -30,8 +30,8 @@ const (
 	forgetEvents = 50 // rows, each with the events of a commit
 )
 
-// Accepted returns when the newest run was accepted, the zero time if there is none. Two clocks agreed on this time: if
-// the supervisor's clock runs far ahead of the signer's, each submission has already expired.
+// Accepted returns the time at which the newest run was accepted, zero without a run. Two clocks agreed on this time:
+// if the supervisor's clock runs far ahead of the signer's clock, the supervisor refuses the submission as expired.
 func (j *Journal) Accepted(ctx context.Context) (time.Time, error) {
 	return Query(ctx, j, func(tx *Tx) (time.Time, error) {
 		return tx.firstTime(`SELECT COALESCE(MAX(accepted), 0) FROM runs`)
@@ -39,9 +39,9 @@ func (j *Journal) Accepted(ctx context.Context) (time.Time, error) {
 }
 
 // Forget deletes a small number of old records, and reports whether there may be more. It deletes ended runs with all
-// their records, unless their submission or a resume could still arrive; expired statements and refusals; events that
-// all coordinators acknowledged long ago; and departed resources after UsageGrace. It keeps resources, tokens, nodes,
-// secrets and the revisions of deployments. The caller may stop between any two steps.
+// their records, unless their submission or a resume could still arrive. It also deletes expired statements and
+// refusals, events that all coordinators acknowledged long ago, and departed resources after UsageGrace. It keeps
+// resources, tokens, nodes, secrets and the revisions of deployments. The caller may stop between any two steps.
 func (j *Journal) Forget(ctx context.Context, now, ended time.Time, coordinators []string) (more bool, err error) {
 	err = j.Write(failpoint.At(ctx, failpoint.JournalForgotten), func(tx *Tx) error {
 		for _, step := range []func() (int64, error){
@@ -64,8 +64,8 @@ func (j *Journal) Forget(ctx context.Context, now, ended time.Time, coordinators
 	return more, err
 }
 
-// forgetRuns deletes the runs that ended first. They are invisible from then on; clearForgotten deletes their records
-// later.
+// forgetRuns deletes the rows of the runs that ended first. This hides these runs; clearForgotten deletes their other
+// records later.
 func (tx *Tx) forgetRuns(now, ended time.Time) (int64, error) {
 	old, err := tx.runIDs(oldRuns, sqldb.Micros(ended), sqldb.Micros(now), forgetRuns)
 	for _, id := range old {
@@ -117,8 +117,8 @@ func (tx *Tx) clearForgotten() (gone int64, err error) {
 	return gone, nil
 }
 
-// clearRun deletes the first rows of a run from the first table that still has some. It returns their number, 0 if all
-// tables are empty.
+// clearRun deletes the first rows of a run from the first table that still has rows of the run. It returns the number
+// of deleted rows, 0 if no table has rows of the run.
 func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	late, err := sqldb.Column[string](tx.QueryContext(tx.ctx, `SELECT DISTINCT digest FROM results WHERE run = $1
 		AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, string(run), forgetRows))
@@ -188,11 +188,11 @@ func (tx *Tx) clearFrame(digest string) error {
 	return tx.exec(`DELETE FROM frames WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM results WHERE digest = $1)`, digest)
 }
 
-// forgetEvents records which events all coordinators have. It deletes the oldest events that they have had for longer
-// than eventsKept.
+// forgetEvents records the newest event that all coordinators have acknowledged. It deletes the oldest events that all
+// coordinators acknowledged more than eventsKept ago.
 func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
 	if len(coordinators) == 0 {
-		return 0, nil // kept for the first coordinator
+		return 0, nil // the events are kept for the first coordinator
 	}
 	has := int64(-1)
 	for _, c := range coordinators {

@@ -41,8 +41,9 @@ func (tx *Tx) Roster(version int) (signed []byte, err error) {
 	return sqldb.First[[]byte](tx.QueryRowContext(tx.ctx, `SELECT signed FROM rosters WHERE version = $1`, version))
 }
 
-// RosterLinks lists all versions up to the newest text, oldest first. It includes skipped versions, whose texts the
-// journal does not have. A version without a row in roster_links was stored by an earlier version of writ.
+// RosterLinks lists all versions up to the newest version with a text, oldest first. It includes skipped versions,
+// whose texts the journal does not have. A version without a row in roster_links was stored by an earlier version of
+// writ.
 func (tx *Tx) RosterLinks() ([]chain.Entry, error) {
 	rows, err := tx.QueryContext(tx.ctx, `
 		SELECT version, digest, waypoint

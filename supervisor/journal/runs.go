@@ -22,7 +22,7 @@ type Run struct {
 	Waiting   []int         `json:"waiting,omitempty"`
 	Handled   []int         `json:"handled,omitempty"`   // failed calls whose .err the script has read
 	Completed bool          `json:"completed,omitempty"` // the script reached its end
-	Stop      *writ.Error   `json:"stop,omitempty"`      // why the run is being ended early, nil if it is not
+	Stop      *writ.Error   `json:"stop,omitempty"`      // why the run is being ended early, nil otherwise
 	StopState writ.RunState `json:"stop_state,omitempty"`
 	StopBy    time.Time     `json:"stop_by,omitzero"`  // when the run ends even if calls have not reported
 	Logs      int           `json:"logs,omitempty"`    // number of journaled lines
@@ -30,7 +30,8 @@ type Run struct {
 	// Bytes is the encoded size of the arguments and values of its calls, as of the last write.
 	Bytes   int `json:"bytes,omitempty"`
 	Resumes int `json:"resumes,omitempty"` // number of resumes
-	// Resumed is when the newest resume was signed. Signatures from before it concern an earlier end.
+	// Resumed is the time at which the newest resume was signed. Statements signed before it concern an earlier end of
+	// the run.
 	Resumed time.Time `json:"resumed,omitzero"`
 	// Reopened is set by a resume until the next pass. No calls are sent before that pass.
 	Reopened bool `json:"reopened,omitempty"`
@@ -44,7 +45,7 @@ type Run struct {
 
 	// From the signed header.
 	Engine      string    `json:"engine,omitempty"`      // scripts.Engine that its script needs
-	Destructive bool      `json:"destructive,omitempty"` // whether it has targets
+	Destructive bool      `json:"destructive,omitempty"` // whether the header has targets
 	Targets     []string  `json:"targets,omitempty"`
 	Allow       []string  `json:"allow"`
 	Uses        []string  `json:"uses,omitempty"`
@@ -58,7 +59,7 @@ type Run struct {
 	storedWaiting []int
 }
 
-// WaitsAnew reports whether the run waits for other calls than the journal has stored.
+// WaitsAnew reports whether Waiting differs from the stored list.
 func (r *Run) WaitsAnew() bool { return !slices.Equal(r.Waiting, r.storedWaiting) }
 
 // MayDestroy reports whether the signer permitted the script to destroy a resource.
@@ -80,7 +81,7 @@ func (r *Run) Due() time.Time {
 	return r.Deadline
 }
 
-// needed returns the time until which the run must be kept, however early it ends: until then, its submission may be
+// needed returns the time until which the run must be kept, however early it ends. Until then, its submission may be
 // repeated, and the run may be resumed.
 func (r *Run) needed() time.Time {
 	if replay := r.Expires.Add(ReplayKept); replay.After(r.Deadline) {
@@ -243,8 +244,8 @@ type RosterCheck struct {
 	Run      writ.RunID
 }
 
-// UncheckedRuns returns at most max open runs after a position whose submissions have not passed the check against a
-// roster yet.
+// UncheckedRuns returns at most max open runs whose submissions have not yet passed the check against a roster. The
+// list begins after a position.
 func (tx *Tx) UncheckedRuns(roster int, after RosterCheck, max int) ([]RosterCheck, error) {
 	rows, err := tx.QueryContext(tx.ctx, uncheckedRuns, roster, after.Roster, sqldb.Micros(after.Accepted),
 		string(after.Run), max)

@@ -17,19 +17,19 @@ type Due struct {
 	Seq int
 }
 
-// DueCalls returns at most max calls after a position that have claimed their resource, wait for a time or a node, and
-// are due for a check now, longest wait first.
+// DueCalls returns at most max calls that have claimed their resource, wait for a time or a node, and are due for a
+// check. The list begins after a position; the longest wait is first.
 func (tx *Tx) DueCalls(after Due, now time.Time, max int) ([]Due, error) {
 	return tx.dueAfter(dueCalls, after, now, max)
 }
 
 // dueCalls is called with two limits in turn. SQLite uses a bare LIMIT $5 in its plan and prepares the statement again
-// when it changes; the cast prevents that.
+// when the limit changes; the cast prevents that.
 const dueCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at > 0 AND NOT ready AND claimed AND retry_at <= $1
 	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT CAST($5 AS BIGINT)`
 
-// HeldCalls returns at most max calls after a position that wait for another call on their resource, longest wait
-// first.
+// HeldCalls returns at most max calls that wait for another call on their resource. The list begins after a position;
+// the longest wait is first.
 func (tx *Tx) HeldCalls(after Due, now time.Time, max int) ([]Due, error) {
 	return tx.dueAfter(heldCalls, after, now, max)
 }
@@ -52,7 +52,7 @@ const sentCalls = `SELECT place, body FROM calls WHERE open AND state <> 'planne
 
 const sentByProject = `SELECT project, COUNT(*) FROM calls WHERE open AND state <> 'planned' AND node = $1 GROUP BY project`
 
-// SentCalls returns all calls that are on nodes, ordered by node, the oldest of each node first.
+// SentCalls returns the open calls that were sent to nodes, ordered by node, the oldest call of each node first.
 func (tx *Tx) SentCalls() ([]*Call, error) {
 	sent, err := tx.soundCalls(sentCalls)
 	slices.SortFunc(sent, func(a, b *Call) int {
@@ -61,7 +61,7 @@ func (tx *Tx) SentCalls() ([]*Call, error) {
 	return sent, err
 }
 
-// SentByProject returns the number of calls on a node by project.
+// SentByProject returns the number of open calls that were sent to a node, by project.
 func (tx *Tx) SentByProject(node writ.NodeID) (map[writ.ProjectID]int, error) {
 	return tx.byProject(sentByProject, string(node))
 }
@@ -90,8 +90,8 @@ const (
 	ORDER BY planned, run, seq LIMIT $4`
 )
 
-// OldestPlaced returns the creation time of the oldest call that is placed on a node and not sent, zero if there is
-// none.
+// OldestPlaced returns the creation time of the oldest call that is placed on a node and not sent, zero without such a
+// call.
 func (tx *Tx) OldestPlaced(node writ.NodeID) (time.Time, error) {
 	return tx.firstTime(oldestPlaced, string(node))
 }
@@ -117,7 +117,7 @@ const (
 	oldestHeld = `SELECT retry_at FROM calls WHERE open AND retry_at > 0 AND NOT ready AND NOT claimed ORDER BY retry_at LIMIT 1`
 )
 
-// firstTime returns the first time that query selects, zero if there is none.
+// firstTime returns the first time that query selects, zero without a row.
 func (tx *Tx) firstTime(query string, args ...any) (time.Time, error) {
 	us, err := sqldb.First[int64](tx.QueryRowContext(tx.ctx, query, args...))
 	return sqldb.Time(us), err

@@ -37,7 +37,7 @@ func (s *Secret) row() []any {
 	}
 }
 
-// NewestSecret returns the newest version of a secret, removed or not; nil if there never was one.
+// NewestSecret returns the newest version of a secret, which may be removed, or nil if no version was ever set.
 func (tx *Tx) NewestSecret(project writ.ProjectID, name string) (*Secret, error) {
 	return tx.scanSecret(tx.QueryRowContext(tx.ctx,
 		selectSecrets+`WHERE project = $1 AND name = $2 ORDER BY version DESC LIMIT 1`,
@@ -51,8 +51,8 @@ func (tx *Tx) Secret(project writ.ProjectID, name string, version int) (*Secret,
 		string(project), name, version))
 }
 
-// RemoveSecrets deletes the values of a secret up to a version, including those in the statements that set them and in
-// forged rows, which stay forged. It returns the number of removed versions.
+// RemoveSecrets deletes the values of a secret up to the version `through`. It deletes them from the statements that
+// set them too, and from forged rows, which stay forged. It returns the number of removed versions.
 func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (int, error) {
 	err := tx.exec(`UPDATE statements SET signed = $4 WHERE digest IN (SELECT statement FROM secrets WHERE project = $1 AND name = $2 AND version <= $3)`,
 		string(project), name, through, []byte{})
@@ -90,13 +90,13 @@ func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (i
 	return len(all), nil
 }
 
-// CountSecrets returns the number of versions of all secrets of a project, including removed ones.
+// CountSecrets returns the number of versions of all secrets of a project, including removed versions.
 func (tx *Tx) CountSecrets(project writ.ProjectID) (int, error) {
 	return sqldb.First[int](tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM secrets WHERE project = $1`, string(project)))
 }
 
-// ForgetRemovedSecrets deletes the removed versions of a project, except the newest of each name, which determines the
-// next version.
+// ForgetRemovedSecrets deletes the removed versions of a project, except the newest version of each name, which
+// determines the next version number.
 func (tx *Tx) ForgetRemovedSecrets(project writ.ProjectID) error {
 	return tx.exec(`DELETE FROM secrets WHERE project = $1 AND removed <> 0 AND
 		version < (SELECT MAX(newest.version) FROM secrets AS newest WHERE newest.project = secrets.project AND newest.name = secrets.name)`,
@@ -104,7 +104,7 @@ func (tx *Tx) ForgetRemovedSecrets(project writ.ProjectID) error {
 }
 
 // Secrets returns all versions of all secrets of a project, without values, ordered by project, name and version. An
-// empty project means all.
+// empty project means all projects.
 func (tx *Tx) Secrets(project writ.ProjectID) ([]writ.Secret, error) {
 	rows, err := tx.QueryContext(tx.ctx, selectSecrets+`WHERE $1 = '' OR project = $1 ORDER BY project, name, version`,
 		string(project))
@@ -119,7 +119,7 @@ func (tx *Tx) Secrets(project writ.ProjectID) ([]writ.Secret, error) {
 	return all, err
 }
 
-// scanSecrets returns the secrets of rows, without forged ones.
+// scanSecrets returns the secrets of rows, without forged rows.
 func (tx *Tx) scanSecrets(rows *sql.Rows) (all []*Secret, err error) {
 	defer rows.Close()
 	for rows.Next() {

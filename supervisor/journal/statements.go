@@ -10,7 +10,7 @@ import (
 )
 
 // Limits per signer. A stored statement is evidence and makes a repeat harmless; a stored refusal ensures that its text
-// is never accepted. So none is deleted before its text has expired, and beyond the limits no more are stored.
+// is never accepted. So the journal deletes neither before the text has expired, and stores no more at the limits.
 const (
 	MaxStatements     = 10_000
 	MaxStatementBytes = 64 << 20
@@ -30,7 +30,7 @@ type Text struct {
 }
 
 // AddStatement stores a statement that was carried out, with its answer, until it expires. It returns RATE_LIMITED if
-// its signer has too many, and ErrRefused if the text was refused before.
+// its signer has too many stored statements, and ErrRefused if the text was refused before.
 func (tx *Tx) AddStatement(t Text, answer []byte) error {
 	if refused, err := tx.isRefused(t.Digest); err != nil {
 		return err
@@ -65,7 +65,8 @@ func (tx *Tx) StatementAnswer(digest writ.Digest) ([]byte, error) {
 }
 
 // AddRefusal stores the answer to a refused text, without the text, until the text expires. It returns RATE_LIMITED if
-// the signer has too many. The refusal is then not permanent, and the caller must not report it as such.
+// the signer has too many stored refusals. The refusal is then not permanent, and the caller must not report it as
+// such.
 func (tx *Tx) AddRefusal(t Text, answer []byte) error {
 	if err := tx.roomFor("refusals", t.Signer, len(answer), MaxRefusals, MaxRefusalBytes); err != nil {
 		return err

@@ -18,7 +18,7 @@ type Token struct {
 	Uses      int       // number of nodes that it admits; 0 in a new token means 1
 	Used      int       // number of nodes that it has admitted
 	Spent     time.Time // time of its last admission or revocation; zero while it is usable
-	SpentKey  string    // ID of the key it admitted last; "" if revoked
+	SpentKey  string    // ID of the key that the token admitted last; "" if revoked
 }
 
 // Revoked reports whether a person revoked the token.
@@ -61,7 +61,8 @@ func (tx *Tx) Tokens(most int) ([]*Token, error) {
 	return tx.tokens(isForged, `ORDER BY expires DESC, id LIMIT $1`, most)
 }
 
-// tokens returns the tokens of a query. It skips a token if passOver returns true for its error.
+// tokens returns the tokens that the end of a query, `where`, selects. It skips a token if passOver returns true for
+// its error.
 func (tx *Tx) tokens(passOver func(err error) bool, where string, args ...any) (all []*Token, err error) {
 	rows, err := tx.QueryContext(tx.ctx,
 		`SELECT id, key, created_by, expires, spent, spent_key, tokens.mac, uses, used, token_uses.mac

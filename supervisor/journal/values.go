@@ -14,7 +14,7 @@ import (
 
 // The table meta holds named values of many kinds. Each name is in one of the two tables below.
 
-// codedValues lists the values that affect decisions, with the decision. They carry a code over name and value.
+// codedValues lists the values that affect decisions, each with the decision. The code of a value covers its name, too.
 var codedValues = map[string]string{
 	metaFloor:     "which certificates are valid: a person's statement raised it",
 	metaReconcile: "which runs wait until the nodes have reported their calls",
@@ -78,14 +78,14 @@ func (tx *Tx) setMeta(name, value string) (err error) {
 const metaFloor = "certificate floor"
 
 // CertificateFloor returns the time before which issued certificates of the datacenter are invalid, zero if all are
-// valid. An attacker with write access to the database can restore an earlier value; nodes remember the newest one they
-// have seen.
+// valid. An attacker with write access to the database can restore an earlier value; nodes remember the newest value
+// that they have seen.
 func (tx *Tx) CertificateFloor() (time.Time, error) {
 	micros, err := tx.number(metaFloor)
 	return sqldb.Time(micros), err
 }
 
-// SetCertificateFloor stores the time returned by CertificateFloor.
+// SetCertificateFloor stores the time that CertificateFloor returns.
 func (tx *Tx) SetCertificateFloor(floor time.Time) error {
 	return tx.setMeta(metaFloor, strconv.FormatInt(sqldb.Micros(floor), 10))
 }

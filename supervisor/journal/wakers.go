@@ -10,19 +10,19 @@ import (
 	"writ"
 )
 
-// Every open run has a cause that will wake it (give it its next step), and that survives a crash of the supervisor:
+// Every open run has a cause that will wake the run (give it its next step). The cause survives a crash of the
+// supervisor:
 //
-//   - a pass of its script is due: the next supervisor starts with it. A run of a deployment waits for an earlier open
-//     run. A run that was accepted and is on hold waits for a person: after each hold decision, package watch gives
-//     all open runs a step;
-//   - it is being ended, and StopBy is set;
-//   - one of its calls was sent to a node that is still a member: the node reports, or the call's time there ends;
-//   - one of its calls could be sent to such a node: the node is offered calls as it has room. A lost node is still a
-//     member: a call that never started and is bound to it waits until the node is back, or until a person removes it;
-//   - one of its calls has a time at which package watch checks it. Calls on hold have one, too.
+//   - a pass of its script is due: each supervisor begins with such runs. Such a run may wait for an earlier open run
+//     of its deployment, or, on hold, for a person. After each hold decision, package watch gives all open runs a step;
+//   - the run is being ended, and StopBy is set;
+//   - one of its calls was sent to a node that is still a member: the node reports the result, or EndBy passes;
+//   - one of its calls could be sent to such a node: package room wakes the run when the node has room. A lost node is
+//     still a member: a call that never started and is bound to it waits until the node returns or a person removes it;
+//   - one of its calls has a time at which package watch checks it. Calls on hold have such a time, too.
 //
 // The deadline does not count as a cause: a run that only its deadline ends is stuck. A call that waits for other calls
-// of its run is woken when they end.
+// of its run is checked when those calls end.
 
 // Sleeper is an open run or call without a wake-up before the deadline of the run.
 type Sleeper struct {
@@ -165,7 +165,7 @@ func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found 
 		case r.retryAt > 0:
 		case r.claimed && r.node != "":
 			why, err = tx.unsent(r, rows)
-		default: // it waits for other calls of its run
+		default: // the call waits for other calls of its run
 			continue
 		}
 		if err != nil {
@@ -185,7 +185,7 @@ func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found 
 	return found, len(rows), nil
 }
 
-// openRows returns the open calls of the run with a number, in order.
+// openRows returns the open calls of the run with this number, in order.
 func (tx *Tx) openRows(run int64) ([]openRow, error) {
 	rows, err := tx.QueryContext(tx.ctx, openRows, place(run, 0), place(run+1, 0))
 	return sqldb.List(rows, err, func(row *sql.Rows) (r openRow, err error) {
@@ -225,7 +225,7 @@ func (tx *Tx) unsent(r openRow, rows []openRow) (why string, err error) {
 	return "all calls that it waits for have ended, but it is not sent", nil
 }
 
-// callAt returns the call in a place, or nil.
+// callAt returns the call whose row has the key `place`, or nil.
 func (tx *Tx) callAt(place int64) (*Call, error) {
 	calls, err := tx.calls(`SELECT place, body FROM calls WHERE place = $1`, place)
 	if err != nil || len(calls) == 0 {
