@@ -22,7 +22,7 @@ type backlog struct {
 	bytes   int
 	paused  bool
 	closed  bool
-	dropped bool // frames were discarded: the session must end, and the next one begins behind the last stored event
+	dropped bool // frames were discarded: the session must end, and the next session resends the events
 }
 
 // waitingFrame is an undecoded list of events.
@@ -33,7 +33,7 @@ type waitingFrame struct {
 
 func (f waitingFrame) size() int { return len(f.events) + frameOverhead }
 
-// frameSize describes waiting frames.
+// frameSize is the total size of waiting frames.
 type frameSize struct{ bytes, values int }
 
 func newBacklog(i *intake) *backlog {
@@ -72,8 +72,8 @@ func (b *backlog) offer(f waitingFrame) bool {
 	return true
 }
 
-// next waits for frames and returns the oldest ones: at least one, and no more than maxStored bytes if there are several.
-// They occupy memory until remove.
+// next waits for frames and returns the oldest frames, at most maxStored bytes but at least one frame. They occupy
+// memory until remove.
 func (b *backlog) next(ctx context.Context) (frames []waitingFrame, size frameSize, err error) {
 	for {
 		if frames, size.bytes = b.oldest(); len(frames) > 0 {

@@ -10,7 +10,7 @@ import (
 
 // Limits of the information about booting machines.
 const (
-	MaxBootServers  = 8    // per datacenter; beyond it, the server with the longest silence is dropped
+	MaxBootServers  = 8    // per datacenter; beyond this limit, the server with the longest silence is dropped
 	MaxBootMachines = 4096 // per boot server, and per answer
 )
 
@@ -60,8 +60,8 @@ func (l *BootMachines) UnmarshalJSON(text []byte) error {
 // BootMachine is the boot progress of a machine. Reports contain ages instead of times, because the clock of a boot
 // server may differ.
 type BootMachine struct {
-	// MAC is the MAC address, or "serial=" and the serial number of a machine that has settings of its own and has not
-	// contacted its boot server yet.
+	// MAC is the MAC address. For a machine that has settings of its own and has not contacted its boot server yet, it is
+	// "serial=" and the serial number.
 	MAC        string `json:"mac"`
 	Server     string `json:"server,omitempty"`
 	Node       string `json:"node,omitempty"` // its name as a node, as reported by the machine
@@ -83,13 +83,14 @@ type BootMachine struct {
 	Heard time.Time `json:"heard,omitzero"`
 }
 
-// Boots asks for booting machines, without the first After of them. The answer is a BootList.
+// Boots asks for booting machines. After is the number of machines to skip at the start of the list. The answer is a
+// BootList.
 type Boots struct {
 	After int `json:"after,omitempty"`
 	Max   int `json:"max,omitempty"` // 0: limited only by the size of a frame
 }
 
-// BootList holds the reports of boot servers. Machines are the requested ones, as far as they fit into an answer.
+// BootList holds the reports of boot servers. Machines lists the requested machines that fit into an answer.
 type BootList struct {
 	Servers  []BootServer   `json:"servers"`
 	Steps    map[string]int `json:"steps"` // number of machines at each of BootSteps

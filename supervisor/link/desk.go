@@ -24,11 +24,11 @@ const (
 	uncountedPerItem = 128     // added to each answer, so that empty answers count too
 )
 
-// desk answers the requests of the other side of a link. It handles each request ID once, also across sessions: a
+// desk answers the requests of the other side of a link. It handles each request ID once, also across sessions. A
 // handler continues if its session ends, and a repeated request with the same ID gets the same answer.
 type desk struct {
 	log     *slog.Logger
-	running *sync.WaitGroup // the goroutines that answer
+	running *sync.WaitGroup // the goroutines that answer requests
 	lines   limit.Lines     // rate-limited log of failed requests, by verb and code
 
 	mu      sync.Mutex
@@ -39,9 +39,9 @@ type desk struct {
 	bytes   int
 }
 
-// answer is the state of one ID.
+// answer is the state of the answer to one request ID.
 type answer struct {
-	by   *peer  // newest session that asked
+	by   *peer  // newest session that sent the request
 	done []byte // encoded answer, nil while the handler runs
 }
 
@@ -75,8 +75,8 @@ func (d *desk) take(ctx context.Context, p *peer, f *frame) {
 	}
 }
 
-// repeat sends an encoded answer in its own goroutine. It drops the answer if too many wait, because the other side
-// sends requests without reading answers. The caller holds mu.
+// repeat sends an encoded answer in its own goroutine. It drops the answer if too many answers wait: the other side
+// then sends requests without reading the answers. The caller holds mu.
 func (d *desk) repeat(ctx context.Context, p *peer, data []byte) {
 	if d.repeats >= maxRepeats {
 		return
@@ -90,7 +90,7 @@ func (d *desk) repeat(ctx context.Context, p *peer, data []byte) {
 	})
 }
 
-// work calls the handler and sends its answer through the newest session that asked for it.
+// work calls the handler and sends its answer through the newest session that sent the request.
 func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 	result, err := d.call(ctx, p, f)
 	data, unfit := d.encode(f, result, err)
@@ -112,7 +112,7 @@ func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 }
 
 // note logs why a request failed. The log is rate-limited per verb and code, because the other side may ask at any
-// rate. A signed refusal, an error with a proof, was logged by its handler.
+// rate. An error with a proof is a signed refusal, which its handler has logged.
 func (d *desk) note(ctx context.Context, f *frame, err error) {
 	e := writ.AsError(err)
 	// If this side stops or becomes standby, the error is not about the request.
@@ -193,8 +193,8 @@ func (d *desk) asker(a *answer) *peer {
 }
 
 // forward sends encoded bytes unless the session has ended. A lost answer is not an error: the other side asks again if
-// it still waits. forward drops the bytes if ctx has ended, because the handler's answer then reflects the shutdown of
-// this side and not a failure of the request.
+// it still waits. forward drops the bytes if ctx has ended: the handler's answer then reflects the shutdown of this
+// side, not a failure of the request.
 func (p *peer) forward(ctx context.Context, data []byte) {
 	if ctx.Err() != nil {
 		return

@@ -30,16 +30,16 @@ type HTTPClient = http.Client
 
 // Dialer is a supervisor's end of its link to one coordinator. Fill it in, then call Run.
 type Dialer struct {
-	URL string // URL of the coordinator, as it calls itself: "https://coord.example"; Sign includes it
-	// Hello returns the supervisor's identity and its current capabilities and state. It is called before each session;
-	// the dialer adds the signature.
+	URL string // the coordinator's own URL, "https://coord.example"; Sign covers it
+	// Hello returns the supervisor's identity and its current capabilities and state. The dialer calls it before each
+	// session and adds the signature.
 	Hello func() Hello
 	// Sign returns the supervisor's signature over the nonce, the coordinator's URL, and the datacenter and journal of
 	// hello.
 	Sign func(hello Hello, nonce []byte, url string) ([]byte, error)
 	// Events is the source of the events of hello's journal.
 	Events EventSource
-	// Handle answers the requests whose verbs hello lists. Its context ends with Run, not with the session.
+	// Handle answers the requests whose verbs hello lists. The context of a call ends with Run, not with the session.
 	Handle Handler
 	// Fault returns why the datacenter cannot continue, or "". It may be nil.
 	Fault func() string
@@ -62,8 +62,8 @@ const (
 	readBytesOnce = 32 << 20
 )
 
-// Run maintains a session with the coordinator until ctx ends, then returns nil. While the coordinator is away it
-// retries with increasing delays from 1 s to 60 s, always with jitter.
+// Run maintains a session with the coordinator until ctx ends, then returns nil. While the coordinator is unreachable,
+// Run retries with increasing delays from 1 s to 60 s, always with jitter.
 func (d *Dialer) Run(ctx context.Context) error {
 	log := d.Log.With("coordinator", d.URL)
 	var answering sync.WaitGroup
@@ -92,16 +92,16 @@ func (d *Dialer) Run(ctx context.Context) error {
 	}
 }
 
-// retryAfter doubles from 1 s to 60 s and subtracts up to half, so that the supervisors of many datacenters do not
-// reconnect to a restarted coordinator at the same moment.
+// retryAfter returns the delay before the next attempt. It doubles from 1 s to 60 s and is reduced by a random part of
+// up to half. So the supervisors of many datacenters do not reconnect to a restarted coordinator at the same moment.
 func retryAfter(attempt int) time.Duration {
 	wait := min(minRetry<<min(attempt, 10), maxRetry)
 	return wait - rand.N(wait/2)
 }
 
 // Request sends a request to the coordinator and decodes its answer into result, a pointer or nil. A context without a
-// deadline gets 30 s. It returns the error in the coordinator's answer; UNREACHABLE without a session, or if the
-// session ends before the answer; TIMEOUT; or TOO_LARGE.
+// deadline gets 30 s. It returns the error in the coordinator's answer. Other errors are UNREACHABLE without a session
+// or if the session ends before the answer, TIMEOUT, and TOO_LARGE for params beyond MaxFrame.
 func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) error {
 	d.mu.Lock()
 	p := d.peer
@@ -177,7 +177,7 @@ func (d *Dialer) session(
 		if f.Type == typeAck {
 			return out.acked(f.Seq)
 		}
-		return nil // pongs, and types of later versions
+		return nil // pongs, and unknown types of later versions
 	}, works...)
 }
 

@@ -15,7 +15,7 @@ const Path = "/v1/link"
 // Limits of a link. Both ends enforce them.
 const (
 	// MaxFrame limits an encoded frame, in bytes. A larger request or answer is refused with TOO_LARGE. A larger event
-	// can never be sent, so the creators of events must stay well below.
+	// can never be sent, so code that creates events must stay well below the limit.
 	MaxFrame = 1 << 20
 	// Window limits the unacknowledged events.
 	Window = 256
@@ -68,7 +68,7 @@ type frame struct {
 	Seq     int64           `json:"seq,omitempty"`
 }
 
-// failure is an error on the wire. Retryable serves ends that do not know the code.
+// failure is an error on the wire. Retryable is for receivers that do not know the code.
 type failure struct {
 	Code      writ.Code `json:"code"`
 	Message   string    `json:"message"`
@@ -83,7 +83,8 @@ func failureOf(err error) *failure {
 }
 
 // asError converts the failure to an error of this side. INTERNAL of the other side becomes EXEC_ERROR, because it is
-// not a defect of this side, and so does a code of a newer version. f may be nil, because the other side may omit it.
+// not a defect of this side. An unknown code of a newer version becomes EXEC_ERROR, too. f may be nil, because the
+// other side may omit it.
 func (f *failure) asError(other, request string) *writ.Error {
 	switch {
 	case f == nil:

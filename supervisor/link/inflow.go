@@ -14,8 +14,8 @@ import (
 // maxStored limits the bytes of frames that are stored in one transaction, so that other datacenters get their turn.
 const maxStored = 1 << 20
 
-// errIncomplete ends a session whose events were discarded during a pause. The next one continues after the last stored
-// event.
+// errIncomplete ends a session whose events were discarded during a pause. The next session continues after the last
+// stored event.
 var errIncomplete = errors.New("events were discarded while the datacenter was paused; they are sent again")
 
 // inflow stores the events of one session: in order, without gaps, each once.
@@ -32,7 +32,7 @@ func newInflow(sink EventSink, in *intake, hello Hello, after int64) *inflow {
 	return &inflow{sink: sink, hello: hello, intake: in, backlog: newBacklog(in), received: after, paused: func(string) {}}
 }
 
-// on receives a frame that belongs to no request. Types of later versions are ignored.
+// on receives a frame that belongs to no request. It ignores unknown types of later versions.
 func (in *inflow) on(ctx context.Context, f *frame) error {
 	if f.Type != typeEvent {
 		return nil
@@ -43,7 +43,8 @@ func (in *inflow) on(ctx context.Context, f *frame) error {
 	return in.backlog.put(ctx, f.Events)
 }
 
-// store stores the events of waiting frames, acknowledges them, and waits if the datacenter sends faster than its pace.
+// store stores the events of waiting frames, acknowledges them, and waits if the datacenter sends faster than its rate
+// limit allows.
 func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
 	defer in.backlog.close()
 	for {
@@ -107,7 +108,7 @@ func (in *inflow) insist(
 	}
 }
 
-// attempt decodes frames and stores their new events in one transaction. It returns how many these are.
+// attempt decodes frames and stores their new events in one transaction. It returns the number of new events.
 func (in *inflow) attempt(ctx context.Context, frames []waitingFrame, size frameSize) (stored int, err error) {
 	end, err := in.intake.begin(ctx, size.bytes, size.values)
 	if err != nil {
@@ -126,7 +127,7 @@ func (in *inflow) attempt(ctx context.Context, frames []waitingFrame, size frame
 			switch {
 			case e.Seq <= last:
 				continue // sent twice
-			case e.Seq != last+1 && last > 0: // a journal may have forgotten its first events
+			case e.Seq != last+1 && last > 0: // the journal may have deleted its first events
 				return 0, protocolError{fmt.Sprintf("event %d arrived instead of %d", e.Seq, last+1)}
 			}
 			last = e.Seq

@@ -1,6 +1,6 @@
-// Package link carries frames between a coordinator and the supervisors that dial it: first a challenge and a proof,
-// then requests and answers in both directions, and the events of the datacenter, in order and once each. It does not
-// depend on the meaning of the verbs.
+// Package link carries frames between a coordinator and the supervisors that dial it. A challenge and a proof come
+// first. Then requests and answers follow in both directions, and the events of the datacenter, in order and once each.
+// It does not depend on the meaning of the verbs.
 package link
 
 import (
@@ -33,10 +33,10 @@ const (
 
 	VerbCertificates Verb = "certificates"
 	VerbNodeStanding Verb = "node-standing"
-	// VerbTokenStanding asks for the list of VerbTokens, signed.
+	// VerbTokenStanding asks for the signed list of VerbTokens.
 	VerbTokenStanding Verb = "token-standing"
 	VerbHolds         Verb = "holds"
-	// VerbHoldStanding asks for the part of the list of VerbHolds that a person may see, signed.
+	// VerbHoldStanding asks for the signed part of the list of VerbHolds that a person may see.
 	VerbHoldStanding Verb = "hold-standing"
 	VerbNodeLog      Verb = "node-log"
 	VerbBoots        Verb = "boots"
@@ -54,8 +54,9 @@ var (
 	ToCoordinator = []Verb{VerbRoster}
 )
 
-// Hello is the supervisor's answer to the challenge. Signature is made with its key in the roster, over
-// "writ-link-v1\0" and, each prefixed with its length, nonce, coordinator's URL, datacenter and journal.
+// Hello is the supervisor's answer to the challenge. Signature is made with the datacenter's key in the roster. It
+// covers "writ-link-v1\0", then the nonce, the coordinator's URL, the datacenter and the journal, each prefixed with
+// its length.
 type Hello struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Journal    string            `json:"journal"`
@@ -81,12 +82,12 @@ type Handler func(ctx context.Context, verb Verb, params json.RawMessage) (any, 
 
 // EventSource supplies the events of a supervisor's link to one coordinator.
 type EventSource interface {
-	// Agree returns nil if a coordinator that has the events of journal up to seq can receive the rest. `at` is the
-	// time of event seq. It returns an error if one of the two stores came from a backup; a new generation then begins
-	// for this coordinator, under a new ID.
+	// Agree returns nil if a coordinator that has the events of journal up to seq can receive the following events. `at`
+	// is the time of event seq. It returns an error if one of the two stores came from a backup. A new generation then
+	// begins for this coordinator, under a new ID.
 	Agree(ctx context.Context, journal string, seq int64, at time.Time) error
 	// EncodedEvents returns at most max events after a sequence number, in order, and the ID of their journal. It waits
-	// until there is one or ctx ends.
+	// until such an event exists or ctx ends.
 	EncodedEvents(ctx context.Context, after int64, max int) (journal string, events []writ.EncodedEvent, err error)
 	// Acknowledge records that the coordinator has stored all events up to seq.
 	Acknowledge(ctx context.Context, seq int64) error

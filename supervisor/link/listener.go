@@ -19,12 +19,13 @@ import (
 // Listener is a coordinator's end of the links of all its datacenters: an http.Handler for Path. Fill it in before use.
 // Close it after the HTTP server, which does not track connections that became links.
 type Listener struct {
-	// Authenticate returns nil if hello comes from its datacenter: the signature over nonce, this coordinator's URL,
+	// Authenticate returns nil if hello comes from its datacenter. The signature over nonce, this coordinator's URL,
 	// datacenter and journal must verify with the datacenter's key in the roster. Its error is sent to the supervisor.
 	Authenticate func(ctx context.Context, hello Hello, nonce []byte) error
 	// Welcome returns the facts about this coordinator for the supervisor. The listener fills in Session and Ack.
 	Welcome func(ctx context.Context, hello Hello) (Welcome, error)
-	// Events stores the events of the datacenters. While it fails, the listener retries and the flow of events waits.
+	// Events stores the events of the datacenters. While Events returns errors, the listener retries and the flow of
+	// events waits.
 	Events EventSink
 	// Verbs lists the requests of supervisors that HandlerFor's handlers answer.
 	Verbs []Verb
@@ -39,7 +40,7 @@ type Listener struct {
 	intake   intake
 }
 
-// Close ends all sessions, refuses new ones, and returns when all of their goroutines have ended.
+// Close ends all sessions, refuses new sessions, and returns when all of their goroutines have ended.
 func (l *Listener) Close() { l.close(errClosing) }
 
 var (
@@ -157,7 +158,7 @@ func (l *Listener) serve(ctx context.Context, conn *websocket.Conn, s *Session, 
 	return cmp.Or(context.Cause(session), err)
 }
 
-// works returns the other goroutines of a session, in addition to the reader and writer.
+// works returns the functions of a session that run in goroutines beside the reader and the writer.
 func (l *Listener) works(s *Session, in *inflow, log *slog.Logger) []func(context.Context) error {
 	works := []func(context.Context) error{
 		func(ctx context.Context) error { return in.store(ctx, s.peer, log) },
@@ -205,9 +206,9 @@ func (l *Listener) welcome(ctx context.Context, conn *websocket.Conn, s *Session
 }
 
 // Request sends a request to the supervisor of a datacenter, like Session.Request. If the link is cut before the answer
-// and restored within 5 s, the request continues in the new session under its old ID, so that it is handled once and
-// its answer is not lost. DATACENTER_UNAVAILABLE means that the datacenter is away; if the link was cut during the
-// request, it may have been carried out.
+// and restored within 5 s, the request continues in the new session under its old ID. So it is handled once, and its
+// answer is not lost. DATACENTER_UNAVAILABLE means that the datacenter is not connected; if the link was cut during the
+// request, the request may have been carried out.
 func (l *Listener) Request(ctx context.Context, datacenter writ.DatacenterID, verb Verb, params, result any) error {
 	s, ok := l.Session(datacenter)
 	if !ok {

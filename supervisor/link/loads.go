@@ -9,7 +9,7 @@ import (
 // Limits of a request for loads. An answer has at most the size of a frame.
 const (
 	MaxLoads   = 500 // resources
-	MaxSampled = 20  // resources with samples; the samples of further ones are omitted
+	MaxSampled = 20  // resources with samples; the samples of further resources are omitted
 )
 
 // Messages of VerbLoads.
@@ -19,12 +19,12 @@ type (
 		Of      []LoadOf `json:"of"`
 		Samples bool     `json:"samples,omitempty"` // with the samples of a day
 	}
-	// LoadOf names a resource and the node that has it: a node speaks only for its own resources.
+	// LoadOf names a resource and the node that has it: a node may report only the loads of its own resources.
 	LoadOf struct {
 		Node writ.NodeID `json:"node"`
 		UID  writ.UID    `json:"uid"`
 	}
-	// LoadList holds the loads that the supervisor has since its start, as nodes reported them.
+	// LoadList holds the loads that nodes have reported since the start of the supervisor.
 	LoadList struct {
 		Loads []Load `json:"loads"`
 	}
@@ -40,9 +40,9 @@ type (
 		Restarts int64        `json:"restarts,omitempty"`
 		Samples  []LoadSample `json:"samples,omitempty"` // oldest first
 	}
-	// LoadSample is the load of a resource in five minutes.
+	// LoadSample is the load of a resource during five minutes.
 	LoadSample struct {
-		At          time.Time `json:"at"`           // start
+		At          time.Time `json:"at"`           // start of the five minutes
 		MilliCPUs   int64     `json:"milli_cpus"`   // mean
 		MemoryBytes int64     `json:"memory_bytes"` // highest value
 	}

@@ -14,11 +14,11 @@ type NodeNow struct {
 	Liveness   writ.Liveness   `json:"liveness,omitempty"`
 	LastBeat   time.Time       `json:"last_beat,omitzero"`
 	Fault      string          `json:"fault,omitempty"`
-	// Slots is 0 if the node has not reported it yet, or the supervisor is of an earlier version.
+	// Slots is 0 if the node has not reported it yet, or if an earlier version of the supervisor answers.
 	Slots    int           `json:"slots,omitempty"`
 	Capacity writ.Capacity `json:"capacity,omitzero"`
-	// Revision is the number of decisions about it, which a statement compares: 0 if there was none, or the supervisor
-	// is of an earlier version.
+	// Revision is the number of decisions about the node, which a statement must name. It is 0 without a decision, or if
+	// an earlier version of the supervisor answers.
 	Revision int               `json:"revision,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Decided  []writ.Decision   `json:"decided,omitempty"`
@@ -36,7 +36,7 @@ func NodeNowOf(n writ.Node) NodeNow {
 	}
 }
 
-// Update updates a node that events reported.
+// Update changes the record of a node, which comes from events, to the current state.
 func (now *NodeNow) Update(n *writ.Node) {
 	n.Admission, n.Scheduling, n.Liveness, n.LastBeat, n.Fault = now.Admission, now.Scheduling, now.Liveness, now.LastBeat, now.Fault
 	if now.Slots > 0 { // an event reports these too, but arrives after the first beat

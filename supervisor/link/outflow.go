@@ -86,7 +86,7 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, head string, events []wr
 		}
 		o.mu.Lock()
 		first, next := events[0].Seq, o.sent+1
-		if o.sent == 0 { // the coordinator has no events of this journal, and the first ones may have been deleted
+		if o.sent == 0 { // the coordinator has no events of this journal, and the first events may have been deleted
 			o.acks, next = first-1, first
 		}
 		if first == next {
@@ -107,7 +107,7 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, head string, events []wr
 // eventHead is the start of every frame with events of one journal generation.
 type eventHead struct{ journal, text string }
 
-// set encodes the head for a journal generation, unless it is the one of the last call.
+// set encodes the head for a journal generation, unless it is the generation of the last call.
 func (h *eventHead) set(journal string) error {
 	if h.text != "" && journal == h.journal {
 		return nil
@@ -139,7 +139,8 @@ func eventFrame(head string, events []writ.EncodedEvent) (data []byte, n int, er
 }
 
 // confirmEvery is the minimum interval between acknowledgements to the source. The source only needs them to delete old
-// events eventually. If one is lost, the coordinator reports its position again when the next session begins.
+// events eventually. If an acknowledgement is lost, the coordinator reports its position again when the next session
+// begins.
 const confirmEvery = 200 * time.Millisecond
 
 // confirm acknowledges the coordinator's position to the source. If acks arrive faster than confirmEvery, only the

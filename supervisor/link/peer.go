@@ -26,7 +26,7 @@ const requestWithin = 30 * time.Second
 type peer struct {
 	conn   *websocket.Conn
 	other  string    // description of the other end
-	gone   writ.Code // code for requests while the other end is away
+	gone   writ.Code // code for requests while the other end is not connected
 	desk   *desk     // answers requests of the other end
 	answer Handler
 	verbs  []Verb        // verbs that answer supports
@@ -283,7 +283,7 @@ func writeWhole(ctx context.Context, conn *websocket.Conn, data []byte) error {
 	return nil
 }
 
-// shortened cuts a reason to the size of a close frame, between characters.
+// shortened cuts a reason to the size of a close frame, at a character boundary.
 func shortened(reason string) string {
 	return clip.Prefix(reason, 120)
 }

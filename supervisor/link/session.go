@@ -31,8 +31,8 @@ type Session struct {
 // End ends the session; the reason appears only in the log. The supervisor dials again and is authenticated again.
 func (s *Session) End(reason error) { s.end(reason) }
 
-// Fault returns why the datacenter does not continue, or "": the reason reported by its supervisor, or the reason why
-// this coordinator does not store its events.
+// Fault returns why the datacenter does not continue, or "". The reason comes from its supervisor, or from this
+// coordinator if it does not store the events.
 func (s *Session) Fault() string {
 	for _, reason := range []*string{s.paused.Load(), s.fault.Load()} {
 		if reason != nil && *reason != "" {
@@ -47,10 +47,10 @@ func (s *Session) pause(reason string) { s.paused.Store(&reason) }
 // Done returns a channel that is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
-// Request sends a request to the supervisor of this session and decodes its answer into result, a pointer or nil.
-// A context without a deadline gets 30 s. It returns the error in the answer;
-// DATACENTER_UNAVAILABLE if the session ends before the answer; TIMEOUT; VERB_UNSUPPORTED, without sending, for a verb
-// that the supervisor's hello does not list; or TOO_LARGE.
+// Request sends a request to the supervisor of this session and decodes its answer into result, a pointer or nil. A
+// context without a deadline gets 30 s. It returns the error in the answer. Other errors are DATACENTER_UNAVAILABLE if
+// the session ends before the answer, TIMEOUT, and TOO_LARGE. For a verb that the supervisor's hello does not list, it
+// returns VERB_UNSUPPORTED without sending the request.
 func (s *Session) Request(ctx context.Context, verb Verb, params, result any) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

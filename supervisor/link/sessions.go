@@ -42,7 +42,7 @@ func (c *sessions) open() {
 	c.desks = map[writ.DatacenterID]*desk{}
 }
 
-// close ends all sessions, refuses new ones, and returns when all of their goroutines have ended.
+// close ends all sessions, refuses new sessions, and returns when all of their goroutines have ended.
 func (c *sessions) close(cause error) {
 	c.mu.Lock()
 	c.open()
@@ -65,8 +65,8 @@ func (c *sessions) enter() (context.Context, error) {
 }
 
 // claim makes s the session of its datacenter. It returns the previous session and the desk of the datacenter. It
-// refuses a supervisor if one with a higher epoch of the same journal is connected: the refused one does not know yet
-// that it is fenced.
+// refuses a supervisor if a supervisor with a higher epoch of the same journal is connected. The refused supervisor is
+// fenced and has not noticed it yet.
 func (c *sessions) claim(s *Session, log *slog.Logger) (before *Session, d *desk, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +101,8 @@ func (c *sessions) release(s *Session) {
 	}
 }
 
-// Left returns when the last session of a datacenter ended. It is zero if this process had none.
+// Left returns when the last session of a datacenter ended. It is zero if this process has ended no session of the
+// datacenter.
 func (c *sessions) Left(datacenter writ.DatacenterID) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,24 +41,23 @@ type (
 	AdoptedAnswer struct {
 		Proof []byte `json:"proof"`
 	}
-	// Standing asks for the standing of a run. The answer is a StandingAnswer.
+	// Standing asks for the RunStanding of a run. The answer is a StandingAnswer.
 	Standing struct {
 		Run   writ.RunID `json:"run"`
 		Nonce []byte     `json:"nonce"` // of the client, writ.ClientNonce bytes
 	}
-	// StandingOfNode asks for the standing of a node. The answer is a StandingAnswer.
+	// StandingOfNode asks for the NodeStanding of a node. The answer is a StandingAnswer.
 	StandingOfNode struct {
 		Node  writ.NodeID `json:"node"`
 		Nonce []byte      `json:"nonce"` // of the client, writ.ClientNonce bytes
 	}
-	// StandingOfTokens asks for the join tokens. The answer is a StandingAnswer.
+	// StandingOfTokens asks for the TokenStanding. The answer is a StandingAnswer.
 	StandingOfTokens struct {
 		Nonce []byte `json:"nonce"` // of the client, writ.ClientNonce bytes
 	}
-	// StandingOfHolds asks for the holds of these projects and of everything outside of projects. The answer is a
-	// StandingAnswer.
+	// StandingOfHolds asks for the HoldStanding of these projects. The answer is a StandingAnswer.
 	StandingOfHolds struct {
-		Projects []writ.ProjectID `json:"projects,omitempty"` // "*" means all
+		Projects []writ.ProjectID `json:"projects,omitempty"` // "*" means all projects
 		Nonce    []byte           `json:"nonce"`              // of the client, writ.ClientNonce bytes
 	}
 	// StandingAnswer holds a signed RunStanding, NodeStanding, TokenStanding or HoldStanding.
@@ -70,7 +69,7 @@ type (
 	// Batches asks for the approved batches of nodes of a datacenter. The answer is []Batch.
 	Batches struct{}
 	// Batch is a batch of nodes that a person approved in advance, by the serial numbers of their machines. It does not
-	// contain the unused numbers, because anyone who learns one can report it.
+	// contain the unused serial numbers, because any machine can report a known number.
 	Batch struct {
 		ID         string            `json:"id"`
 		Datacenter writ.DatacenterID `json:"datacenter"`
@@ -78,7 +77,7 @@ type (
 		Reason     string            `json:"reason,omitempty"`
 		Until      time.Time         `json:"until"`
 		Revoked    time.Time         `json:"revoked,omitzero"`
-		Void       string            `json:"void,omitempty"` // why it admits no node before it expires; "" if it does
+		Void       string            `json:"void,omitempty"` // why it admits no nodes before its expiry, or ""
 		Serials    int               `json:"serials"`        // number of serial numbers
 		Max        int               `json:"max"`            // limit of admitted nodes
 		Admitted   []BatchNode       `json:"admitted"`
@@ -91,7 +90,7 @@ type (
 		Name      string         `json:"name"`
 		Key       string         `json:"key"` // fingerprint, "SHA256:…"
 		Admission writ.Admission `json:"admission"`
-		// Holder is the name of the node that has the number, if this one is contested.
+		// Holder is the name of the node that has the serial number. It is set only in Contested.
 		Holder string `json:"holder,omitempty"`
 	}
 	// Holds asks for all holds. The answer is []Hold.
@@ -104,22 +103,22 @@ type (
 	LogOfNode struct {
 		Node   writ.NodeID `json:"node"`
 		Source string      `json:"source,omitempty"` // only lines of this source
-		Level  string      `json:"level,omitempty"`  // only this level and higher ones
+		Level  string      `json:"level,omitempty"`  // only this level and higher levels
 		Since  time.Time   `json:"since,omitzero"`   // by the clock of the node
 		After  string      `json:"after,omitempty"`  // position after an earlier answer, "" for the newest lines
 		Lines  int         `json:"lines,omitempty"`
 	}
-	// NodeLog holds lines of a node's log as the node reported them: its current answer, or if it is away the last
-	// warnings that it sent.
+	// NodeLog holds lines of a node's log as the node reported them: the node's current answer, or its last warnings if
+	// it does not answer.
 	NodeLog struct {
 		Lines []NodeLine `json:"lines"` // oldest first
-		// Boot identifies the node's last start; lines with another value are of earlier starts.
+		// Boot identifies the node's last start; lines with another value come from earlier starts.
 		Boot string    `json:"boot,omitempty"`
 		Next string    `json:"next,omitempty"` // position after these lines
 		Lost bool      `json:"lost,omitempty"` // lines after the requested position are gone
 		More bool      `json:"more,omitempty"` // there are more lines after Next already
-		Away string    `json:"away,omitempty"` // why the node does not answer, "" if it does
-		Told time.Time `json:"told,omitzero"`  // when it sent its last warnings, if it does not answer
+		Away string    `json:"away,omitempty"` // why the node does not answer, "" if it answers
+		Told time.Time `json:"told,omitzero"`  // when its last warnings arrived, if it does not answer
 	}
 	// Logs asks for at most Max log lines of a run's script after the ordinal After. The answer is []writ.LogLine.
 	Logs struct {
@@ -154,12 +153,12 @@ type (
 		OldestPlanned time.Duration `json:"oldest_planned,omitempty"` // nanoseconds
 		OldestQueued  time.Duration `json:"oldest_queued,omitempty"`
 	}
-	// Secrets asks for the secrets of a project, or of all if Project is empty. The answer is []writ.Secret.
+	// Secrets asks for the secrets of a project, or of all projects if Project is empty. The answer is []writ.Secret.
 	Secrets struct {
 		Project writ.ProjectID `json:"project,omitempty"`
 	}
-	// Resources asks for the resources of a project, or of all if Project is empty. The answer is []writ.Resource, with
-	// values.
+	// Resources asks for the resources of a project, or of all projects if Project is empty. The answer is
+	// []writ.Resource, with values.
 	Resources struct {
 		Project writ.ProjectID `json:"project,omitempty"`
 	}
@@ -214,7 +213,7 @@ type NodeStanding struct {
 	Key        string            `json:"key"` // fingerprint
 	Admission  writ.Admission    `json:"admission"`
 	Scheduling writ.Scheduling   `json:"scheduling"`
-	Revision   int               `json:"revision"` // number of decisions about it
+	Revision   int               `json:"revision"` // number of decisions about the node
 	Nonce      []byte            `json:"nonce"`    // of the client that asked
 	Time       int64             `json:"time"`     // unix milliseconds
 }
@@ -239,12 +238,12 @@ type StandingToken struct {
 }
 
 // HoldStanding is the supervisor's signed statement about the holds when a client asks. It contains the requested
-// projects: otherwise a coordinator could request fewer and so hide a hold.
+// projects: otherwise a coordinator could hide a hold by requesting fewer projects.
 type HoldStanding struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Projects   []writ.ProjectID  `json:"projects"` // as requested
-	Holds      []Hold            `json:"holds"`    // of these projects, and of everything outside of projects
+	Holds      []Hold            `json:"holds"`    // of these projects, and holds without a project
 	Nonce      []byte            `json:"nonce"`    // of the client that asked
 	Time       int64             `json:"time"`     // unix milliseconds
 }
