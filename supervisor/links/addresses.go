@@ -7,11 +7,12 @@ import (
 	"writ/identity"
 )
 
-// Addresses returns the addresses to link to: the configured ones and, if the roster lists all of these, an HTTPS
-// address of every other coordinator of the roster. A configured address that is in no roster, such as a local or
-// proxied one, may belong to any coordinator. In that case no other address is added, because two links to the same
-// coordinator would end each other. A coordinator that an earlier roster listed was removed: it gets no link even if it
-// is configured. A roster without coordinators removes none, because clusters of earlier versions list none.
+// Addresses returns the addresses to link to. These are the configured addresses and, if the roster lists all of them,
+// an HTTPS address of every other coordinator of the roster. A configured address that is in no roster, such as the
+// address of a proxy, may belong to any coordinator. In that case no other address is added, because two links to the
+// same coordinator would end each other. A configured address that only an earlier roster lists belongs to a removed
+// coordinator and gets no link. This rule does not apply to a roster without coordinators, as clusters of earlier
+// versions have it.
 func (l *Links) Addresses() []string {
 	roster := l.Rosters.Current()
 	var all, known []string
@@ -40,8 +41,8 @@ func (l *Links) Addresses() []string {
 	return all
 }
 
-// keysAt returns the coordinator keys that a roster allows at an address: the key of the coordinator at that address
-// or, if the roster does not list the address, the keys of all coordinators.
+// keysAt returns the coordinator keys that a roster allows at an address. This is the key of the coordinator at that
+// address. If the roster does not list the address, the keys of all coordinators are allowed.
 func keysAt(r *identity.Roster, address string) string {
 	if c := r.Coordinators.At(address); c != nil {
 		return c.ID + string(c.Key)

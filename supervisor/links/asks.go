@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// Coordinators have no rights of their own, and their requests use the supervisor's CPU, which all projects share: a
+// Coordinators have no rights of their own, and their requests use the supervisor's CPU, which all projects share. A
 // plan with two thousand calls takes a fifth of a second of one core. The most expensive requests are therefore limited
 // per coordinator.
 const (
@@ -20,20 +20,21 @@ const (
 	rosterAsks    = 20       // rosters per second, weighted by size
 	askBytes      = 10 << 10 // a request costs 1, and 1 more for each askBytes
 	unsignedAsks  = 100      // statements per second without a valid signature
-	statementAsks = 500      // statements per second of any kind; fifty people can each reach their personal limit
-	// Submissions per second without a new decision: accepted before, refused before, or without a valid signature.
+	statementAsks = 500      // statements per second of any kind: the sum of the personal limits of fifty people
+	// idleAsks limits the submissions per second that cause no new decision: they were accepted or refused before, or
+	// have no valid signature.
 	idleAsks      = 100
 	smallAskWaits = 10 * time.Second
-	largeAskWaits = 2 * time.Second // a coordinator serves many users: small requests pass while large ones wait
+	largeAskWaits = 2 * time.Second // a coordinator serves many users: small requests pass while large requests wait
 )
 
 // asks limits the requests of each coordinator per second, with a burst of twice the rate. Plans and rosters have
 // separate limits: any user may request a plan, and plans must not delay a roster that revokes a key. The limit for
-// unsigned statements is low, because an honest coordinator checks signatures before it forwards a statement. The limit
-// for all statements is higher than any one person reaches through an honest coordinator, so that person cannot use up
-// the share of others; it stops a dishonest coordinator that repeats a signed statement. A dishonest coordinator could
-// repeat submissions as well. Each signer may send new submissions without this limit; an honest coordinator repeats
-// one only if it did not receive the answer, and forwards no unsigned ones.
+// unsigned statements is low, because an honest coordinator checks signatures before it forwards a statement. One
+// person cannot reach the limit for all statements through an honest coordinator, so a person cannot use up the share
+// of other people. This limit stops a dishonest coordinator that repeats a signed statement. The limit for idle
+// submissions stops a dishonest coordinator that repeats submissions. New submissions do not count against it. An
+// honest coordinator repeats a submission only if it did not receive the answer, and forwards no unsigned submissions.
 type asks struct {
 	plans, rosters, unsigned, statements, idle limit.Names
 	now                                        func() time.Time // the clock that sets acceptance times
@@ -65,7 +66,7 @@ func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
 		began := a.now().Truncate(time.Microsecond) // the precision of the journal
 		done, err := answer(ctx, verb, params)
 		if verb == link.VerbSubmit && isIdle(done, err, began) {
-			// known only after the answer; the answer waits
+			// this is known only after the answer, so the answer waits
 			if late := awaitAsk(ctx, &a.idle, coordinator, verb, 1, smallAskWaits); late != nil {
 				err = late
 			}
@@ -77,7 +78,7 @@ func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
 	}
 }
 
-// isIdle reports whether a submission that arrived at came caused no new decision.
+// isIdle reports whether a submission that arrived at the time `came` caused no new decision.
 func isIdle(done any, err error, came time.Time) bool {
 	if err != nil {
 		_, before := errors.AsType[answers.RefusedBefore](err)

@@ -19,7 +19,7 @@ func (l *Links) dialer(url string) *link.Dialer {
 	return d
 }
 
-// hello returns the first frame of a link: datacenter, version, epoch, roster version and the given journal generation.
+// hello returns the hello of a link: datacenter, version, epoch, roster version and the given journal generation.
 func (l *Links) hello(generation string) link.Hello {
 	return link.Hello{
 		Datacenter: l.Datacenter, Journal: generation, Version: l.Version,
@@ -28,7 +28,7 @@ func (l *Links) hello(generation string) link.Hello {
 	}
 }
 
-// signHello signs the first frame of a link over the nonce of the coordinator.
+// signHello signs the hello of a link and the nonce of the coordinator.
 func (l *Links) signHello(hello link.Hello, nonce []byte, url string) ([]byte, error) {
 	return ed25519.Sign(l.Key, identity.LinkHelloText(nonce, url, hello.Datacenter, hello.Journal)), nil
 }

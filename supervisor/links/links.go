@@ -1,5 +1,5 @@
-// Package links connects a supervisor to the coordinators of its roster. It sends the first frame of each link, and
-// limits the requests of each coordinator. The supervisor answers the requests.
+// Package links connects a supervisor to the coordinators of its roster. It creates and signs the hello of each link,
+// and limits the requests of each coordinator. The supervisor answers the requests.
 package links
 
 import (
@@ -43,8 +43,8 @@ type Links struct {
 	asks    *asks
 
 	mu sync.Mutex
-	// all holds the links by address, also ended ones: the next link to an address waits until the previous one has
-	// ended.
+	// all holds the links by address, including ended links: the next link to an address waits until the previous link
+	// has ended.
 	all map[string]*linked
 }
 
@@ -114,7 +114,7 @@ func (l *Links) endOutdated(wanted []string) {
 	}
 }
 
-// start starts a link after the previous one to the same address, if any, has ended.
+// start starts a link after the previous link to the same address, if any, has ended.
 func (l *Links) start(ctx context.Context, running *sync.WaitGroup, url string, before *linked) {
 	linking, end := context.WithCancel(ctx)
 	next := &linked{
@@ -128,7 +128,7 @@ func (l *Links) start(ctx context.Context, running *sync.WaitGroup, url string, 
 		if before != nil {
 			<-before.done
 			if l.HTTP != nil {
-				l.HTTP.CloseIdleConnections() // verified by an earlier roster
+				l.HTTP.CloseIdleConnections() // these connections were verified by an earlier roster
 			}
 		}
 		_ = next.dialer.Run(linking) // always nil
