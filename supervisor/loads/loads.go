@@ -20,8 +20,8 @@ const (
 	// maxHistories limits the resources with samples of a day, some 4 KiB each. Further resources have only their last
 	// load.
 	maxHistories = 20_000
-	// maxOfNode limits the resources of a node, including resources that ended less than a day ago. Beyond it, the
-	// loads of resources that the last report lacks are dropped.
+	// maxOfNode limits the resources of a node, including resources that ended less than a day ago. Beyond this limit,
+	// the loads of resources that the last report lacks are dropped.
 	maxOfNode = 2 * nodes.MaxLoads
 	// mostMilliCPUs and mostMemory limit the load of a resource. A node can report any number.
 	mostMilliCPUs = 10_000_000
@@ -38,8 +38,8 @@ type Book struct {
 // New returns an empty book.
 func New() *Book { return &Book{nodes: make(map[writ.NodeID]*node)} }
 
-// node holds the loads that a node reported. It speaks only for its own resources: the reader of a load names the node
-// that has the resource.
+// node holds the loads that a node reported. A reader of a load names the resource and its node, so reports of other
+// nodes about the resource have no effect.
 type node struct {
 	incarnation, count int64 // of the last report
 	heard              time.Time
@@ -61,13 +61,13 @@ type sample struct {
 	memory    uint32 // highest value, in KiB
 }
 
-// open is the interval of the present.
+// open accumulates the loads of the current interval.
 type open struct {
 	number            uint32
 	reports, sum, top int64 // number of reports, sum of their milliCPUs, highest memory in bytes
 }
 
-// Apply stores a report that arrived at now. It ignores a report that is older than the last one of the node, or that
+// Apply stores a report that arrived at now. It ignores a report that is not newer than the node's last report, or that
 // was made for an earlier epoch.
 func (b *Book) Apply(r nodes.LoadReport, epoch int64, now time.Time) {
 	b.mu.Lock()
@@ -143,7 +143,7 @@ func (o open) sample() sample {
 	return sample{number: o.number, milliCPUs: uint32(o.sum / o.reports), memory: uint32(min(o.top>>10, 1<<32-1))}
 }
 
-// forget drops the resources of a node that were not reported since a time.
+// forget drops the resources of a node that were not reported after the time `since`.
 func (b *Book) forget(n *node, since time.Time) {
 	for uid, h := range n.resources {
 		if !h.at.After(since) {
