@@ -1,5 +1,5 @@
 // Package mail holds the messages that advance a run: results and reports of nodes, decisions of people and findings of
-// package watch. It does not know how a run uses them.
+// package watch. Package workflow applies them to runs.
 package mail
 
 import (
@@ -19,16 +19,16 @@ type Mail struct {
 	Started      []Active
 	Progress     []Progress    // at most one for each job
 	Resend       []Delivery    // deliveries that were lost
-	Overdue      []writ.JobKey // jobs without a report at the end of their time
+	Overdue      []writ.JobKey // sent jobs whose time has ended without a result
 	LostNodes    []writ.NodeID
 	StopAgain    bool // the run is being stopped, and nodes may have missed the order
 	Stop         *Stop
-	Resume       *Resume       // comes without mail of other senders
+	Resume       *Resume       // posted with Done, and so in a step of its own
 	Withdrawn    []Delivery    // removed from the queue before a node received them
 	MaybeStarted []writ.JobKey // jobs of a lost node that are no longer in the queue
 
-	// Also is written in the transaction of the step. Done receives the result of the step once it is on disk. Mail with
-	// Done has a step of its own.
+	// Also makes further changes in the transaction of the step. Done receives the result of the step once it is on disk.
+	// Mail with Done has a step of its own.
 	Also func(tx *journal.Tx) error
 	Done chan<- error
 }
@@ -111,7 +111,7 @@ func (m *Mail) Add(n Mail) {
 	}
 }
 
-// Compact removes repetitions. Package watch repeats its findings every second while a step cannot be written.
+// Compact removes duplicates. Package watch repeats its findings every second while a step cannot be written.
 func (m *Mail) Compact() {
 	m.Started, m.Resend, m.Overdue = unique(m.Started), unique(m.Resend), unique(m.Overdue)
 	m.LostNodes, m.Withdrawn, m.MaybeStarted = unique(m.LostNodes), unique(m.Withdrawn), unique(m.MaybeStarted)
