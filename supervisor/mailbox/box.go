@@ -9,7 +9,7 @@ import (
 
 // box holds the mail of a run that has or awaits a step, or that is stalled.
 type box struct {
-	line  writ.ProjectID // project of the run, or the line of unknown runs that it waits in
+	line  writ.ProjectID // project of the run; for an unknown run, the line in which it waits
 	busy  bool
 	mails []mail.Mail
 	held  map[resultID]bool // results in mails or in the current step; nil without results
@@ -42,7 +42,7 @@ func portion(mails []mail.Mail) (now, rest []mail.Mail) {
 			return mails[:at:at], mails[at:]
 		}
 		first := mail.Mail{Results: m.Results[:room:room]}
-		m.Results = slices.Clone(m.Results[room:]) // the other fields stay behind the results, which they may refer to
+		m.Results = slices.Clone(m.Results[room:]) // the other fields stay with the last results: they may refer to results
 		return append(slices.Clone(mails[:i]), first), append([]mail.Mail{m}, mails[i+1:]...)
 	}
 	return mails, nil

@@ -9,7 +9,7 @@ import (
 )
 
 // maxSpokenOf limits the unknown runs of a node that wait for a lookup. Messages about further unknown runs are
-// dropped; the node repeats them.
+// dropped; the node repeats these messages.
 const maxSpokenOf = 10_000
 
 // boxes holds the mail of the runs that have or await a step, and the order of their steps.
@@ -19,7 +19,7 @@ type boxes struct {
 	mu      sync.Mutex
 	all     map[writ.RunID]*box
 	lines   lines
-	stalled map[writ.RunID]bool // runs whose last step failed; Retry repeats them
+	stalled map[writ.RunID]bool // runs whose last step failed; Retry repeats their steps
 }
 
 func newBoxes() *boxes {
@@ -48,8 +48,8 @@ func (b *boxes) Post(run writ.RunID, m mail.Mail) {
 	b.put(run, "", m)
 }
 
-// PostResult adds a result for a run. It returns false, and drops the result, if the run already holds it or if too
-// many unknown runs of the node wait.
+// PostResult adds a result for a run. It drops the result and returns false if the run's box already holds it, or if
+// too many unknown runs of the node wait.
 func (b *boxes) PostResult(a mail.Arrival) bool {
 	b.mu.Lock()
 	own := b.all[a.Result.Run]
@@ -71,7 +71,7 @@ func (b *boxes) PostFrom(node writ.NodeID, run writ.RunID, m mail.Mail) bool {
 	return true
 }
 
-// put adds mail to the box of a run. A run without a box is queued in line. The caller holds the lock.
+// put adds mail to the box of a run. A run without a box gets a new box in `line`. The caller holds the lock.
 func (b *boxes) put(run writ.RunID, line writ.ProjectID, m mail.Mail) {
 	own := b.all[run]
 	if own == nil {
@@ -102,7 +102,7 @@ func (b *boxes) Knows(run writ.RunID) bool {
 	return b.all[run] != nil
 }
 
-// Count returns the numbers of runs with a step, of runs that wait for one, and of runs whose last step failed.
+// Count returns the numbers of runs with a step, of runs that wait for a step, and of runs whose last step failed.
 func (b *boxes) Count() (running, waiting, stalled int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,7 +142,8 @@ func (b *boxes) queue(run writ.RunID) {
 	b.wake.Raise()
 }
 
-// due is a run with the mail for its step. If unknown is set, it stands for a lookup of these runs instead.
+// due is a run with the mail for its step. If `unknown` is set, it is a lookup of the runs in `unknown` instead of a
+// step.
 type due struct {
 	run     writ.RunID
 	line    writ.ProjectID
@@ -171,7 +172,8 @@ func (b *boxes) next(lookUp bool) (due, bool) {
 	return all[0], true
 }
 
-// giveBack returns the mail of a run that had no step, and queues the run in line. A run without mail is forgotten.
+// giveBack puts the mail of a run that had no step back into its box, and queues the run in `line`. It removes the box
+// of a run without mail.
 func (b *boxes) giveBack(d due, line writ.ProjectID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,7 +186,8 @@ func (b *boxes) giveBack(d due, line writ.ProjectID) {
 	b.queue(d.run)
 }
 
-// end records the end of a step: `taken` are the results that it applied. If it failed, `kept` is the mail for Retry.
+// end records the end of a step: `taken` are the results that the step applied. If the step failed, `kept` is the mail
+// for Retry.
 func (b *boxes) end(run writ.RunID, taken []mail.Arrival, failed bool, kept mail.Mail) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,12 +21,12 @@ const (
 )
 
 // lines orders the runs that wait for a step. Each project has a line. The project with the fewest concurrent steps is
-// served first, because a step may wait a long time for the evaluator. The lock of boxes guards it.
+// served first, because a step may wait a long time for the evaluator. The lock of boxes guards lines.
 type lines struct {
 	ready map[writ.ProjectID][]writ.RunID
-	order []writ.ProjectID       // keys of ready, the last served one at the end
+	order []writ.ProjectID       // keys of ready; the project served last is at the end
 	under map[writ.ProjectID]int // concurrent steps
-	slow  map[writ.ProjectID]int // steps among them that wait for a rate limit of their project
+	slow  map[writ.ProjectID]int // concurrent steps that wait for a rate limit of their project
 }
 
 func newLines() lines {
@@ -35,11 +35,11 @@ func newLines() lines {
 	}
 }
 
-// Forged is the line of runs with records that another program changed. Their steps report the error.
+// Forged is the line of runs with records that another program changed. The steps of these runs report the error.
 const Forged writ.ProjectID = "!"
 
-// unknown returns the line for runs that a node named before their projects are known. Each node has its own line,
-// because a node can name any number of runs and must not delay runs named by other nodes.
+// unknown returns the line for runs that a node has named and whose projects are not known yet. Each node has its own
+// line, because a node can name any number of runs and must not delay runs named by other nodes.
 func unknown(node writ.NodeID) writ.ProjectID { return writ.ProjectID("?" + node) }
 
 // isUnknown reports whether a line holds runs with unknown projects. The line "" holds unknown runs that were not named
@@ -107,7 +107,7 @@ func (l *lines) others(line writ.ProjectID) bool {
 	return slices.ContainsFunc(l.order, func(project writ.ProjectID) bool { return project != line })
 }
 
-// free returns the number of further concurrent steps.
+// free returns the number of further steps that may run concurrently.
 func (l *lines) free() int { return maxSteps - l.running() }
 
 // running returns the number of concurrent steps.

@@ -34,8 +34,8 @@ func New(take func(ctx context.Context, run writ.RunID, m mail.Mail) error, log 
 	return &Scheduler{boxes: newBoxes(), take: take, log: log}
 }
 
-// Run starts steps until ctx ends, then waits for the running ones. Goroutines are reused, because a stack grows during
-// a step, and each growth copies it.
+// Run starts steps until ctx ends, then waits for the running steps. It reuses goroutines, because the stack of a
+// goroutine grows during a step, and each growth copies the stack.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -83,7 +83,7 @@ func (s *Scheduler) serve(ctx context.Context, d due) {
 }
 
 // lookUp moves runs to the lines of their projects. Mail for unknown runs is dropped without a step, because a node can
-// name any number of runs; only mail with Done gets a step, which returns an error.
+// name any number of runs. Only mail with Done gets a step, which returns an error.
 func (s *Scheduler) lookUp(ctx context.Context, all []due) {
 	runs := make([]writ.RunID, len(all))
 	for i, d := range all {
