@@ -27,8 +27,8 @@ const (
 const period = time.Minute
 
 // limits holds the number of messages of each kind that a node may send within a period. After a restore, a node sends
-// all results that are not acknowledged. While its supervisor is away, its stream fills with about 10,000 beats and a
-// report for each 30 of them.
+// all results that are not acknowledged. While its supervisor is away, its stream fills with about 10,000 beats and one
+// report per 30 beats.
 var limits = [kinds]struct {
 	most int
 	what string
@@ -48,7 +48,7 @@ type Counter struct {
 	blocked map[writ.NodeID]*writ.Error // reasons to suspend nodes regardless of their counts
 }
 
-// count holds the useless messages of a node since a time.
+// count counts the useless messages of a node after the time `since`.
 type count struct {
 	since time.Time
 	sent  [kinds]int
