@@ -17,8 +17,8 @@ import (
 
 const (
 	pathBoots = "/v1/boots"
-	// bootScheme starts the Authorization header of a report. The proof is in a header, so that the body of an unknown
-	// client need not be read.
+	// bootScheme starts the Authorization header of a report. The proof is in a header, so that the supervisor need not
+	// read the body of an unknown client.
 	bootScheme    = "Writ-Boot "
 	maxCredential = 2 << 10
 	// MaxBootList limits the list of a boot server, in bytes.
@@ -40,8 +40,8 @@ type BootReports interface {
 	// BootNext returns the values for the next report with a token. An unknown client learns only the number of
 	// reports.
 	BootNext(ctx context.Context, token string) (BootNext, error)
-	// ReportBoots stores a list. It returns CONFLICT if the credential does not match BootNext. It calls read for the
-	// list after verifying the credential.
+	// ReportBoots stores a list. It returns CONFLICT if the credential does not match BootNext. After verifying the
+	// credential, it calls read, which returns the list.
 	ReportBoots(ctx context.Context, credential BootCredential, read func() ([]byte, error)) error
 }
 

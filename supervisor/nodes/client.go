@@ -29,7 +29,7 @@ const (
 )
 
 // Client is the node's side of the node API. It sends each request once; the caller must retry. It returns the
-// supervisor's error, UNREACHABLE without an answer, or the context's error if the caller cancelled it.
+// supervisor's error, UNREACHABLE without an answer, or the context's error if the caller cancelled the context.
 type Client struct {
 	URL  string       // URL of the node API, "http://10.0.0.1:7441"
 	HTTP *http.Client // http.DefaultClient if nil

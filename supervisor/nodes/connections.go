@@ -52,7 +52,7 @@ func (c *Connections) Watch(ctx context.Context, members Members) {
 	sleep.Every(ctx, lookAtConnections, func(context.Context) { c.Look(members) })
 }
 
-// Look closes the connections of nodes that were members at the last check and no longer are.
+// Look closes the connections of nodes that were members at the last check and are no longer members.
 func (c *Connections) Look(members Members) {
 	c.mu.Lock()
 	open := maps.Clone(c.open)

@@ -34,7 +34,7 @@ const (
 	pathFence    = "/fence" // after the ID of a node
 )
 
-// maxRequest limits the body of a request, in bytes: a claim has a few hundred.
+// maxRequest limits the body of a request, in bytes. A claim has a few hundred bytes.
 const maxRequest = 16 << 10
 
 // maxFenced limits the answer of a lost node, in bytes.
@@ -62,7 +62,7 @@ type problem struct {
 	RequestID string    `json:"request_id"`
 }
 
-// Standby returns the node API of a supervisor that does not serve its datacenter: it refuses each request with reason,
+// Standby returns the node API of a supervisor that does not serve its datacenter. It refuses each request with reason,
 // so that nodes retry and a load balancer chooses another supervisor.
 func Standby(reason error, log *slog.Logger) http.Handler {
 	h := &handler{log: log}
@@ -83,8 +83,8 @@ func Guarded(next http.Handler, names []string, log *slog.Logger) http.Handler {
 	})
 }
 
-// Rate limits per client address. A node fetches one payload for each run that changes it. A join makes the supervisor
-// create or verify signatures.
+// Rate limits per client address. A node fetches one payload for each run that sends it jobs. A join makes the
+// supervisor create or verify signatures.
 const (
 	requestsPerSecond = 1000
 	joinsPerSecond    = 50
@@ -92,10 +92,10 @@ const (
 
 // Handler returns the node API as HTTP. It limits the requests of each address.
 //
-// Joins, fences and boot reports are authenticated by their signatures and tokens; rosters are public. Over TLS,
-// payloads are for members and an account is for its node, which present the certificates of their keys. Without TLS,
-// which is for this machine only, a payload needs its digest, and only the node can decrypt its account. If members is
-// nil, no client is a member and the rosters must not change.
+// Joins, fences and boot reports are authenticated by their signatures and tokens; rosters are public. Over TLS, only
+// members can fetch payloads, and only the node itself can fetch its account; clients present the certificates of their
+// keys. Plain HTTP is meant for clients on the supervisor's machine. Such a client needs the digest of a payload, and
+// only the node can decrypt its account. If members is nil, no client is a member and the rosters must not change.
 func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	h := &handler{backend: backend, members: members, pages: newRosterPages(backend, members), log: log}
 	r := chi.NewRouter()
@@ -139,7 +139,8 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	return r
 }
 
-// precede slows down the requests that wait for turns, while a request of its handler is in progress.
+// precede gives priority to the requests of its handler: while such a request is in progress, the requests that wait
+// for `turns` are slowed down.
 func precede(turns *limit.Turns) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -157,8 +158,8 @@ type handler struct {
 	lines   limit.Lines
 }
 
-// known refuses a request over TLS unless its certificate belongs to an approved node. If the path names a node, it
-// must be that one.
+// known refuses a request over TLS unless its certificate belongs to an approved node. If the path names a node, the
+// certificate must belong to that node.
 func (h *handler) known(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil {
@@ -171,7 +172,7 @@ func (h *handler) known(next http.Handler) http.Handler {
 	})
 }
 
-// admits returns nil if key belongs to an approved node, and to the node `wanted` unless that is "".
+// admits returns nil if key belongs to an approved node. Unless `wanted` is "", the node must have that ID.
 func (h *handler) admits(key ed25519.PublicKey, wanted writ.NodeID) error {
 	var n *writ.Node
 	if key != nil {
@@ -298,8 +299,8 @@ func NotGone(node writ.NodeID) error {
 // remote is the key of the context value that Remote returns.
 type remote struct{}
 
-// Remote returns the client network of a request: an IPv4 address, or the first half of an IPv6 address, because one
-// host may own all of the second half. It is "" outside of a request.
+// Remote returns the client network of a request: an IPv4 address, or the first half of an IPv6 address. One host may
+// own all addresses with this first half. It is set only for Backend.Admit, and "" otherwise.
 func Remote(ctx context.Context) string {
 	network, _ := ctx.Value(remote{}).(string)
 	return network

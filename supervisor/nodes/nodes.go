@@ -1,6 +1,6 @@
 // Package nodes is the node API of a supervisor. Over HTTP, a node joins, fetches rosters, its account at the queue and
-// the signed text of a job. The package contains the messages and both ends of the protocol. It does not know how a run
-// advances.
+// the signed text of a job. The package contains the messages and both ends of the protocol. It does not depend on the
+// code that advances runs.
 package nodes
 
 import (
@@ -11,12 +11,12 @@ import (
 	"writ"
 )
 
-// StartWithin limits how long the first delivery of a job may wait in the queue of its node. A node derives from it when
-// the job was sent.
+// StartWithin limits how long the first delivery of a job may wait in the queue of its node. A node subtracts it from
+// Job.StartBy to get the time at which the job was sent.
 const StartWithin = time.Minute
 
-// MaxBeatSeconds is the longest interval between two beats of a node without jobs, in seconds. At 200 nodes, beats of one
-// second took most of the time of an idle datacenter.
+// MaxBeatSeconds is the longest interval between two beats of a node without jobs, in seconds. With 200 nodes and a
+// beat per second from each, an idle supervisor spent most of its time on beats.
 const MaxBeatSeconds = 5
 
 // Hello starts a join: it contains the joiner's token ID (or none), its keys and a nonce.
@@ -30,9 +30,9 @@ type Hello struct {
 	Version string `json:"version"`
 }
 
-// Proof is the supervisor's answer to a Hello. The supervisor proves its identity first, the joiner with its Claim.
-// Signature is made with the supervisor's key in the newest roster, over "writ-join-v1\0" ‖ joiner's nonce ‖
-// supervisor's nonce ‖ joiner's key ‖ token id.
+// Proof is the supervisor's answer to a Hello. The supervisor proves its identity first. The joiner then proves its own
+// identity with a Claim. Signature is made with the supervisor's key in the newest roster, over "writ-join-v1\0" ‖
+// joiner's nonce ‖ supervisor's nonce ‖ joiner's key ‖ token id.
 type Proof struct {
 	Nonce     []byte `json:"nonce"`
 	Signature []byte `json:"signature"`
@@ -79,8 +79,8 @@ type Membership struct {
 	Digest     writ.Digest       `json:"digest"` // of that roster's text
 	Nonce      []byte            `json:"nonce"`  // from the node's request
 	Made       int64             `json:"made"`   // unix milliseconds
-	// Lost is the signed statement that declares the node lost, in an answer to a fence request. The node does not stop
-	// without it: the supervisor's signature is not enough.
+	// Lost is the signed statement that declares the node lost, in an answer to a fence request. Only this statement
+	// makes the node stop its resources: the supervisor's signature is not enough.
 	Lost []byte `json:"lost,omitempty"`
 }
 
@@ -95,7 +95,7 @@ type Account struct {
 // AccountRequest holds a node's facts for an account request.
 type AccountRequest struct {
 	Node    writ.NodeID `json:"node"`
-	Scripts int         `json:"scripts"` // ScriptsLoaded
+	Scripts int         `json:"scripts"` // ScriptsLoaded, or 0
 }
 
 // ScriptsLoaded means that the runner uses the queue scripts loaded by the supervisor and loads none itself.
@@ -109,7 +109,7 @@ type FenceAnswer struct {
 	Clock      int64             `json:"clock"` // unix milliseconds
 	Stopped    []FencedResource  `json:"stopped,omitempty"`
 	Open       []string          `json:"open,omitempty"` // resources not stopped yet, as sentences
-	// Kept lists objects with data, which are kept, and objects without a record.
+	// Kept lists the objects that the node does not remove: objects with data, and objects without a record.
 	Kept    []writ.Orphan `json:"kept,omitempty"`
 	Results []writ.JobKey `json:"results,omitempty"` // jobs with unacknowledged results
 }
@@ -130,7 +130,7 @@ type HostReport struct {
 	Host        writ.Host   `json:"hardware"`
 }
 
-// LoadReport holds the load of the resources of a node. It replaces the previous one, and is not acknowledged.
+// LoadReport holds the load of the resources of a node. It replaces the previous report, and is not acknowledged.
 type LoadReport struct {
 	Node        writ.NodeID `json:"node"`
 	Incarnation int64       `json:"incarnation"`
@@ -163,19 +163,19 @@ type LogLine struct {
 // LogLevels lists the levels of log lines, lowest first.
 var LogLevels = []string{"debug", "info", "warn", "error"}
 
-// LogQuery asks a node for lines of its log: the newest, or those after a position. It is sent in a writ.Control, as
-// CBOR.
+// LogQuery asks a node for lines of its log: the newest, or the lines after a position. It is sent in a writ.Control,
+// as CBOR.
 type LogQuery struct {
 	ID     string `json:"id"`               // repeated in the answer
 	Source string `json:"source,omitempty"` // only lines of this source
-	Level  string `json:"level,omitempty"`  // only this level and higher ones
+	Level  string `json:"level,omitempty"`  // only this level and higher levels
 	Since  int64  `json:"since,omitempty"`  // unix milliseconds
 	After  string `json:"after,omitempty"`  // position after an earlier answer
 	Lines  int    `json:"lines,omitempty"`
 }
 
 // LogReport is a signed part of a node's log: the answer to a query, or the last warnings. A node sends its warnings
-// without a query, so that they can be read while it is away.
+// without a query, so that people can read them while the node is unreachable.
 type LogReport struct {
 	Node        writ.NodeID `json:"node"`
 	Incarnation int64       `json:"incarnation"`
@@ -188,7 +188,7 @@ type LogReport struct {
 	Next    string    `json:"next"`              // position after these lines
 	Lost    bool      `json:"lost,omitempty"`    // lines after the position of the query are gone
 	More    bool      `json:"more,omitempty"`    // there are more lines after Next already
-	Refused string    `json:"refused,omitempty"` // why a query has no answer, "" if it has one
+	Refused string    `json:"refused,omitempty"` // why the node did not answer the query, "" with an answer
 }
 
 // Limits of a LogReport. Both sides enforce them.
@@ -225,20 +225,21 @@ type Members interface {
 
 // Backend is the part of a supervisor that the node API uses.
 type Backend interface {
-	// Greet answers a hello. Its nonce is valid for a minute.
+	// Greet answers a hello. The nonce of the proof is valid for a minute.
 	Greet(ctx context.Context, hello Hello) (Proof, error)
-	// Admit spends the token and records the node. A repeated claim, or another one with the same key and token, gets
+	// Admit spends the token and records the node. A repeated claim, or another claim with the same key and token, gets
 	// the same answer, so that a lost answer does no harm.
 	Admit(ctx context.Context, claim Claim) (Welcome, error)
-	// Standing returns the Membership of a node in an envelope, for a request with a nonce. Any client may ask: the
-	// answer only serves the node, which learns from it that it was removed.
+	// Standing returns the Membership of a node in an envelope, for a request with a nonce. Any client may request it.
+	// Only the node needs the answer: it shows whether the node was removed.
 	Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)
 	// Fence returns the Membership of a lost node in an envelope of its own kind, for a request with a nonce. It orders
-	// the node to stop its resources. The error is NOT_FOUND for all other nodes.
+	// the node to stop its resources. The error is NOT_FOUND for a node that no person has declared lost.
 	Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)
 	// Fenced stores the signed FenceAnswer of a lost node.
 	Fenced(ctx context.Context, node writ.NodeID, signed []byte) error
-	// Rosters returns a page of the links from a version of the roster to the newest one; see identity.Roster.Path.
+	// Rosters returns a page of the links from a version of the roster to the newest version; see the method Path of
+	// identity.Roster.Chain.
 	Rosters(ctx context.Context, after int) ([][]byte, error)
 	// Payload returns a submission (signed text and signature) by the SHA-256 of its text.
 	Payload(ctx context.Context, digest writ.Digest) ([]byte, error)

@@ -20,7 +20,7 @@ import (
 const (
 	maxPages      = 24 << 20         // bytes of all pages
 	pagePatience  = 5 * time.Second  // how long a caller waits for room
-	pageHold      = 2 * time.Second  // how long a caller may always keep a page, even if others wait
+	pageHold      = 2 * time.Second  // how long a caller may keep a page even if other callers wait
 	pageWriteTime = 30 * time.Second // for one page
 )
 

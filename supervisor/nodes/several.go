@@ -10,16 +10,16 @@ import (
 	"writ"
 )
 
-// Several is a client of all supervisors of a datacenter: one serves, the others are standby. It asks the supervisor
-// that answered last, and the next if that one is unreachable or standby. Any supervisor may answer, because the node
-// verifies every answer that must be trusted.
+// Several is a client of all supervisors of a datacenter: one supervisor serves, the others are standby. It asks the
+// supervisor that answered last. If that supervisor is unreachable or standby, it asks the next supervisor. Any
+// supervisor may answer, because the node verifies every answer that must be trusted.
 type Several struct {
 	All      []Backend     // in the initial order
-	Patience time.Duration // how long to wait for one before the next is asked as well; patience if 0
+	Patience time.Duration // wait for an answer before the next supervisor is asked, too; 0 means patience
 
 	mu    sync.Mutex
 	at    int
-	since time.Time // when the answers stopped; zero while one answers
+	since time.Time // when the answers stopped; zero while a supervisor answers
 }
 
 var _ Backend = (*Several)(nil)
@@ -37,7 +37,7 @@ func NewSeveral(client *http.Client, urls ...string) *Several {
 	return s
 }
 
-// Away returns since when no supervisor has answered, zero if one answers.
+// Away returns the time since which no supervisor has answered, zero while a supervisor answers.
 func (s *Several) Away() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,9 +70,9 @@ func (s *Several) heard(ctx context.Context, at int, err error) bool {
 	return !away
 }
 
-// ask calls question for one supervisor after the other until one answers. It calls the next one when one is away, and
-// additionally when one takes longer than Patience. The first answer counts: a hanging supervisor costs at most
-// Patience, and a slow one can still answer.
+// ask calls question for one supervisor after the other until one answers. It asks the next supervisor when one is
+// unreachable or standby, or has not answered within Patience. The first answer counts: a supervisor that hangs costs
+// at most Patience, and a slow supervisor can still answer.
 func ask[T any](ctx context.Context, s *Several, question func(ctx context.Context, b Backend) (T, error)) (T, error) {
 	type reply struct {
 		at     int
@@ -115,7 +115,8 @@ func (s *Several) Greet(ctx context.Context, hello Hello) (Proof, error) {
 	return ask(ctx, s, func(ctx context.Context, b Backend) (Proof, error) { return b.Greet(ctx, hello) })
 }
 
-// Admit implements Backend. It asks only the current supervisor, because no other one has the nonce of the claim.
+// Admit implements Backend. It asks only the current supervisor, because no other supervisor has the nonce of the
+// claim.
 func (s *Several) Admit(ctx context.Context, claim Claim) (Welcome, error) {
 	at := s.current()
 	welcome, err := s.All[at].Admit(ctx, claim)
