@@ -1,6 +1,6 @@
 // Package outbox sends a supervisor's messages to nodes: signed jobs, acknowledgements of results and control messages.
 // Callers enqueue a message only after its state is committed. Package watch finds jobs that a crash or the queue lost,
-// and has them delivered again. Nodes resend results until they are acknowledged.
+// and makes their runs deliver them again. Nodes resend results until they are acknowledged.
 package outbox
 
 import (
@@ -37,18 +37,18 @@ type Config struct {
 	Epoch    int64
 	Queue    queue.Queue
 	Warnings *ratelog.Log
-	// Post delivers mail to a run: the jobs removed from the queue, and those that may have started.
+	// Post delivers mail to a run: the jobs that were removed from the queue, and the jobs that may have started.
 	Post func(run writ.RunID, m mail.Mail)
 }
 
-// Outbox collects the messages of committed steps and batches them by node: the pending jobs of a node share signatures
+// Outbox collects the messages of committed steps and batches them by node. The pending jobs of a node share signatures
 // and one round trip to the queue. Create it with New.
 type Outbox struct {
 	Config
 
 	mu         sync.Mutex
 	jobs       map[writ.NodeID][]Job
-	stops      []Stops // sent after the jobs collected with them
+	stops      []Stops // sent after the collected jobs
 	acks       []mail.Arrival
 	unanswered map[Question]bool
 	wake       wake.Signal // signals jobs or stops
@@ -139,8 +139,8 @@ func (o *Outbox) sendAll(ctx context.Context) {
 	}
 }
 
-// send signs and pushes the jobs of a node. If that fails, it logs the error; package watch has the jobs delivered
-// again later.
+// send signs and pushes the jobs of a node. If that fails, it logs the error; package watch finds the lost jobs later,
+// and their runs deliver them again.
 func (o *Outbox) send(ctx context.Context, node writ.NodeID, jobs []Job) {
 	tasks := make([]queue.Task, 0, len(jobs))
 	var err error
@@ -166,7 +166,8 @@ func (o *Outbox) send(ctx context.Context, node writ.NodeID, jobs []Job) {
 }
 
 // Control signs a control message with the supervisor's epoch and sends it to a node. If that fails, it logs the error
-// and does not retry: package watch has orders to stop repeated that a node does not obey.
+// and does not retry. If a node does not obey an order to stop, package watch wakes the run, whose step repeats the
+// order.
 //
 //failpoint:none the caller names the message
 func (o *Outbox) Control(ctx context.Context, message writ.Control) {

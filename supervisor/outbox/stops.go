@@ -16,7 +16,7 @@ type Stops struct {
 
 	Cancels  map[writ.NodeID]int             // nodes that must stop the run, with the resume count of the run
 	GivenUp  map[writ.NodeID][]writ.JobKey   // started jobs that nodes must stop
-	Withdraw map[writ.NodeID][]mail.Delivery // queued jobs to remove; the run receives the removed ones
+	Withdraw map[writ.NodeID][]mail.Delivery // queued jobs to remove; the run receives the removed deliveries
 	// like Withdraw, for a lost node; the run also receives the jobs that were not found
 	Reclaim map[writ.NodeID][]mail.Delivery
 	Stale   map[writ.NodeID][]mail.Delivery // queued jobs to remove; the run receives no report
@@ -55,7 +55,7 @@ func (o *Outbox) stop(ctx context.Context, s Stops) {
 	}
 }
 
-// withdraw removes deliveries of a run from the queue of a node. It returns the removed ones, which no node has
+// withdraw removes deliveries of a run from the queue of a node. It returns the removed deliveries, which no node has
 // received. If it also returns an error, the list may be incomplete.
 func (o *Outbox) withdraw(
 	ctx context.Context, run writ.RunID, node writ.NodeID, tasks []mail.Delivery,
