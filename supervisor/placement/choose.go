@@ -10,8 +10,8 @@ import (
 )
 
 // Choose selects the node for a request. Among the suitable nodes it prefers the fewest containers that share a port of
-// the request, then the node Prefer, then the fewest open calls, then the most free memory, then the most free disk,
-// then the first name.
+// the request, then the node Prefer. It then prefers the fewest open calls, the most free memory, the most free disk,
+// and the first name.
 func Choose(r Request, nodes []Candidate) Decision {
 	r.twice, r.labels, r.explain = repeated(r.Ports), slices.Sorted(maps.Keys(r.Labels)), false
 	best, fit := -1, 0
@@ -30,7 +30,7 @@ func Choose(r Request, nodes []Candidate) Decision {
 	return none(&r, nodes)
 }
 
-// none is Choose if no node is suitable.
+// none returns the decision of Choose if no node is suitable.
 func none(r *Request, nodes []Candidate) (d Decision) {
 	if len(nodes) == 0 {
 		d.Later, d.Why = true, writ.Reason{Code: writ.ReasonNoNode, Text: "the datacenter has no nodes yet"}
@@ -39,7 +39,7 @@ func none(r *Request, nodes []Candidate) (d Decision) {
 	for i := range nodes {
 		against, later := refuse(r, &nodes[i])
 		d.Later = d.Later || later
-		if r.Node != "" && against.Code == writ.VerdictOtherNode { // other nodes than the requested one are not a reason
+		if r.Node != "" && against.Code == writ.VerdictOtherNode { // the reason omits nodes that were not requested
 			continue
 		}
 		against.Node, against.Name = nodes[i].ID, nodes[i].Name
@@ -59,7 +59,7 @@ func compare(r *Request, a, b *Candidate) int {
 		cmp.Compare(b.Free.DiskGiB, a.Free.DiskGiB), cmp.Compare(a.Name, b.Name))
 }
 
-// preferring compares two nodes: the preferred one is less than any other.
+// preferring compares two nodes: the preferred node is less than any other node.
 func preferring(prefer writ.NodeID, a, b *Candidate) int {
 	switch {
 	case a.ID == b.ID:
@@ -147,7 +147,7 @@ func refuseNow(r *Request, c *Candidate) (against writ.NodeVerdict, later bool) 
 	return writ.NodeVerdict{}, false
 }
 
-// unsuitable returns a refusal, with its reason if the request explains.
+// unsuitable returns a refusal. It has a reason only if r.explain is set.
 func (r *Request) unsuitable(code writ.VerdictCode, reason func() string) writ.NodeVerdict {
 	if !r.explain {
 		return writ.NodeVerdict{Code: code}

@@ -14,8 +14,8 @@ const maxDevices = 8
 // noInit is the reason against a node without an init program.
 const noInit = "has no init program for containers"
 
-// containers returns the driver of containers of a node, or nil. A simulated driver has an init program, and all devices
-// unless it reports some.
+// containers returns the container driver of a node, or nil. Callers assume that a simulated driver has an init
+// program, and all devices if it reports none.
 func (c *Candidate) containers() *writ.NodeDriver {
 	i := slices.IndexFunc(c.Drivers, func(d writ.NodeDriver) bool { return d.Module == "container" })
 	if i < 0 {
@@ -24,8 +24,8 @@ func (c *Candidate) containers() *writ.NodeDriver {
 	return &c.Drivers[i]
 }
 
-// refuseParts returns the reason why a node lacks the init program or devices of a request, or an empty code. The parts
-// of a node that has not reported yet are unknown.
+// refuseParts returns the reason why a node lacks the init program or devices of a request, or an empty code. It does
+// not refuse a node without a container driver, because the node may not have reported yet.
 func refuseParts(init bool, devices []string, c *Candidate) writ.NodeVerdict {
 	d := c.containers()
 	if d == nil {
@@ -74,7 +74,8 @@ func PartError(init bool, devices []string, c *Candidate) *writ.Error {
 	return nil
 }
 
-// deviceError returns the error of calls that only lack devices, or nil if a node is unsuitable for another reason.
+// deviceError returns the error of calls if all nodes lack only devices. It returns nil if a node is unsuitable for
+// another reason.
 func deviceError(unsuitable []writ.NodeVerdict, why string) *writ.Error {
 	other := func(a writ.NodeVerdict) bool { return a.Code != writ.VerdictNoDevice }
 	if len(unsuitable) == 0 || slices.ContainsFunc(unsuitable, other) {

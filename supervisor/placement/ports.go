@@ -8,7 +8,7 @@ import (
 	"writ/internal/opening"
 )
 
-// Port is a port of a node that a call publishes. Number is 0 if any free port will do.
+// Port is a port of a node that a call publishes. Number is 0 if any free port is acceptable.
 type Port struct {
 	Protocol string
 	Number   int64
@@ -20,14 +20,14 @@ func (p Port) String() string { return fmt.Sprintf("%d/%s", p.Number, p.Protocol
 // PortRequest is a port that a call publishes.
 type PortRequest struct {
 	Port
-	Share string // other calls and resources with this name can have the same port; "" for none
+	Share string // calls and resources with the same Share can have the same port; "" forbids sharing
 }
 
 // PortUse describes the users of a published port of a node.
 type PortUse struct {
-	User       string // the first one, "container web"
+	User       string // the first user, "container web"
 	Containers int    // number of users
-	Share      string // the name under which the project of the request can share it; "" if it cannot
+	Share      string // name under which the project of the request can share the port; "" if it cannot
 }
 
 // conflictsWith reports whether two requests cannot be on one node.
@@ -55,8 +55,8 @@ func (c *Candidate) opens() opening.List {
 	return open
 }
 
-// refuseClosed returns the reason why the operator of a node excludes a request with these ports, or an empty code. The
-// openings of a node that has not reported yet are unknown.
+// refuseClosed returns the reason if the operator of a node does not open these ports, or an empty code. It does not
+// refuse a node that has not reported its drivers yet.
 func refuseClosed(ports []PortRequest, c *Candidate) writ.NodeVerdict {
 	if len(ports) == 0 {
 		return writ.NodeVerdict{}
@@ -75,7 +75,7 @@ func refuseClosed(ports []PortRequest, c *Candidate) writ.NodeVerdict {
 	return writ.NodeVerdict{}
 }
 
-// repeated returns the first port of a list that conflicts with an earlier one, or zero.
+// repeated returns the first port of a list that conflicts with an earlier port, or zero.
 func repeated(ports []PortRequest) Port {
 	if len(ports) < 2 {
 		return Port{}
@@ -90,8 +90,8 @@ func repeated(ports []PortRequest) Port {
 	return Port{}
 }
 
-// refuseTaken returns the reason why a node has other users of these ports, or an empty code. The port `twice` is the one
-// that they have twice, zero if none.
+// refuseTaken returns the reason if other resources publish these ports of a node, or an empty code. `twice` is the
+// port that occurs twice in `ports`, or zero.
 func refuseTaken(ports []PortRequest, twice Port, c *Candidate) writ.NodeVerdict {
 	for _, p := range ports {
 		use := c.Ports[p.Port]
@@ -116,7 +116,8 @@ func PortError(ports []PortRequest, c *Candidate) *writ.Error {
 	return nil
 }
 
-// portError returns the error of calls that only lack ports, or nil if a node is unsuitable for another reason.
+// portError returns the error of calls if all nodes lack only ports. It returns nil if a node is unsuitable for another
+// reason.
 func portError(unsuitable []writ.NodeVerdict, why string) *writ.Error {
 	code := writ.CodePortClosed
 	for _, a := range unsuitable {

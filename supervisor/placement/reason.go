@@ -8,15 +8,15 @@ import (
 	"writ"
 )
 
-// Limits of a reason. Every waiting call stores one.
+// Limits of a reason. Every waiting call stores a reason.
 const (
 	maxCauses = 4
 	// MaxNamed limits the names that a reason lists for each cause.
 	MaxNamed = 3
 )
 
-// NoCapacity returns the error of a call without a suitable node, with a hint that fits the causes. It is PORT_CLOSED or
-// PORT_TAKEN if all nodes only lack the ports, and DEVICE_FORBIDDEN if all only lack the devices.
+// NoCapacity returns the error of a call without a suitable node, with a hint that fits the causes. It is PORT_CLOSED
+// or PORT_TAKEN if all nodes lack only the ports, and DEVICE_FORBIDDEN if all nodes lack only the devices.
 func NoCapacity(r Request, d Decision) *writ.Error {
 	for _, lacking := range []func([]writ.NodeVerdict, string) *writ.Error{portError, deviceError} {
 		if err := lacking(d.Unsuitable, "no node will do: "+d.Why.Candidates()); err != nil {
@@ -54,7 +54,7 @@ func NoCapacity(r Request, d Decision) *writ.Error {
 }
 
 // reasonOf returns the reason why all of these nodes are unsuitable. It groups the nodes by cause. If there are too
-// many causes, it keeps the ones with the most nodes.
+// many causes, it keeps the causes with the most nodes.
 func reasonOf(unsuitable []writ.NodeVerdict) writ.Reason {
 	names := make(map[string][]string)
 	var causes []writ.NodeVerdict // the first node of each cause
@@ -79,7 +79,7 @@ func reasonOf(unsuitable []writ.NodeVerdict) writ.Reason {
 	return why
 }
 
-// namesOf joins the names of nodes, sorted. If there are too many, it counts the rest.
+// namesOf joins the names of nodes, sorted. If there are too many names, it counts the rest.
 func namesOf(nodes []Candidate) string {
 	var names []string
 	for _, c := range nodes {
@@ -94,8 +94,8 @@ func namesOf(nodes []Candidate) string {
 	return text
 }
 
-// firstNames returns the first names of a list and the number of further ones. It returns all names if the number would
-// replace a single name.
+// firstNames returns the first names of a list and the number of further names. It returns all names if it would
+// otherwise omit only one name.
 func firstNames(names []string) ([]string, int) {
 	if n := len(names) - MaxNamed; n > 1 {
 		return names[:MaxNamed], n

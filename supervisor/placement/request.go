@@ -1,5 +1,6 @@
-// Package placement decides which node gets a call, and whose calls get the room of a node. All its functions are pure:
-// they know nodes, capacities and projects as values. They must not know the journal, the queue, or how a run advances.
+// Package placement decides which node gets a call, and which projects get the room of a node. All its functions are
+// pure: they receive nodes, capacities and projects as values. They must not depend on the journal, the queue, or the
+// code that advances runs.
 package placement
 
 import (
@@ -20,7 +21,7 @@ type Request struct {
 	Devices []string      // devices that the node needs for containers
 	Labels  map[string]string
 	Node    string      // name or ID of the only suitable node, "" for any
-	Prefer  writ.NodeID // goes first among the suitable nodes with equal use of Ports, "" for none
+	Prefer  writ.NodeID // preferred among the suitable nodes with equally many sharers of Ports, "" for none
 	Bound   bool        // a resource of the group is on Node already, so Node may be closed to new work
 
 	// Set by Choose.
@@ -83,8 +84,8 @@ func Fits(need, free writ.Capacity) bool {
 // Shortage formats the amounts of `need` that `free` does not cover: "has 0.3 CPUs free, 0.5 needed".
 func Shortage(need, free writ.Capacity) string { return shortage(need, free, "free", "needed") }
 
-// Growth describes why a resource that has the capacity `before` cannot get `more` on its node: the node has too little
-// in all, or too little free. The capacity of a new resource is zero.
+// Growth describes why a resource that has the capacity `before` cannot get `more` on its node. The whole capacity or
+// the free capacity of the node is too small. `before` is zero for a new resource.
 func (c *Candidate) Growth(before, more writ.Capacity) string {
 	verb := "needed"
 	if all := before.Plus(more); c.NeverFits(all) {
@@ -96,7 +97,8 @@ func (c *Candidate) Growth(before, more writ.Capacity) string {
 	return shortage(more, c.Free, "free", verb)
 }
 
-// shortage ends each amount that a node has with scope, "free" or "in all", and each amount that it lacks with verb.
+// shortage formats the amounts that `free` does not cover. The text has scope ("free" or "in all") after each amount
+// that the node has, and verb after each amount that is needed.
 func shortage(need, free writ.Capacity, scope, verb string) string {
 	whole := func(n int64) writ.Hundredths { return writ.Hundredths(n * 100) }
 	var all []string
@@ -118,7 +120,8 @@ func shortage(need, free writ.Capacity, scope, verb string) string {
 	return strings.Join(all, "; ")
 }
 
-// isOffered reports whether an engine of a node is suitable. A node that reports no engines of the module may have any.
+// isOffered reports whether an engine of a node is suitable. If the node reports no engines of the module, every engine
+// may be suitable.
 func (e EngineRequest) isOffered(c *Candidate) bool {
 	driver := driverOf(c, e.Module)
 	return driver == nil || len(driver.Engines) == 0 ||

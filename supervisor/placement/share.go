@@ -11,13 +11,13 @@ import (
 type Line struct {
 	Project writ.ProjectID
 	Weight  int          // 0 counts as 1
-	Sent    int          // calls of the project at the node
+	Sent    int          // calls of the project that were sent to the node
 	Runs    []writ.RunID // the run of each waiting call, oldest first
 }
 
 // Share divides the room of a node among the lines. It returns the runs whose calls go to the node, in this order. Each
-// place goes to the project with the fewest sent calls for its weight; of equal projects to the first line. A project
-// without competition may use the whole node.
+// place goes to the project with the fewest sent calls per unit of weight, and among equal projects to the first line.
+// A project without competition may use the whole node.
 func Share(room int, lines []Line) (next []writ.RunID) {
 	given := make([]int, len(lines))
 	less := func(i, than int) bool {
@@ -41,7 +41,7 @@ func Share(room int, lines []Line) (next []writ.RunID) {
 }
 
 // Enqueue returns `runs` with exactly `calls` entries of the run. Existing entries keep their positions, and missing
-// ones are appended.
+// entries are appended.
 func Enqueue(runs []writ.RunID, run writ.RunID, calls int) []writ.RunID {
 	runs = slices.DeleteFunc(runs, func(id writ.RunID) bool {
 		if id == run {
@@ -59,8 +59,8 @@ const (
 	// windowPerSlot limits the sent calls of a project for each slot of a node. Further calls wait in the journal, where
 	// reordering and cancelling are cheap.
 	windowPerSlot = 2
-	// spareShare determines the spare room of a node: the window divided by spareShare. Only projects with few calls on
-	// a full node get it.
+	// spareShare determines the spare room of a node: the window divided by spareShare. Only projects with few calls on a
+	// full node get the spare room.
 	spareShare = 3
 )
 
@@ -68,9 +68,8 @@ const (
 // result is not positive if the node is full.
 func Room(slots, sent int) int { return max(slots, 1)*windowPerSlot - sent }
 
-// Spare returns the number of calls that a project may send to a full node. `own` is the number of the project's calls
-// among the sent ones. All sent calls may belong to projects that wait for something; Spare lets other projects pass
-// them.
+// Spare returns the number of calls that a project may send to a full node. `own` is the number of sent calls of this
+// project. All sent calls may be blocked, so calls in the spare room can overtake them.
 func Spare(slots, sent, own int) (more int) {
 	window := max(slots, 1) * windowPerSlot
 	all := window + (window+spareShare-1)/spareShare
