@@ -24,7 +24,7 @@ func newPasses() passes {
 	}
 }
 
-// record counts a pass. A pass that ctx ended is not counted.
+// record counts a pass. A pass that failed after the end of ctx is not counted.
 func (p *passes) record(ctx context.Context, took time.Duration, err error) {
 	switch {
 	case err == nil:

@@ -25,7 +25,7 @@ func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error
 	}
 	switch {
 	case writ.CodeOf(err) == writ.CodeRecordForged:
-		// an attacker can change many records
+		// the log is rate-limited: an attacker can change many records
 		if times, say := s.Refusals.Say(string(writ.CodeRecordForged), time.Now()); say {
 			s.Log.Error("run failed: the journal no longer has its accepted submission", "run", run.ID,
 				"code", writ.CodeRecordForged, "err", err, "times", times)
@@ -38,8 +38,8 @@ func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error
 }
 
 // CheckSigner returns the stop that ends a run if the verifier's roster does not permit it, or nil. Every error is a
-// stop, because the rights are checked last: any other error would hide that the signer has lost them. Nodes reject the
-// jobs of such a run too. The deadline of the run is not checked.
+// stop: the verifier checks the rights last, so any earlier error could hide that the signer has lost them. Nodes
+// reject the jobs of such a run too. The deadline of the run is not checked.
 func (s *Store) CheckSigner(verifier *identity.Verifier, run *journal.Run, signed []byte) *mail.Stop {
 	then := *verifier
 	then.Now = func() time.Time { return run.Accepted } // before the deadline

@@ -1,6 +1,6 @@
 // Package program handles the signed submissions of runs. It verifies each submission that the journal returns, keeps
 // the programs of active runs in memory and evaluates them. The journal may be a database on another machine: its
-// content is trusted only with a person's valid signature. The package must not know how a run advances.
+// content is trusted only with a person's valid signature. The package must not depend on the code that advances runs.
 package program
 
 import (
@@ -34,7 +34,7 @@ type program struct {
 	bound  writ.Digest   // digest of the signed plan, zero without one
 	plan   *scripts.Plan // the plan as computed here, to compare with bound; nil until computed
 	size   int           // approximate size in memory without the bundle, in bytes
-	round  int           // of the cache, when it was used last
+	round  int           // round of the cache at the last use of the program
 }
 
 // bind returns a copy of the program with its plan. Parts of the plan that do not bind the run are left out.
@@ -48,7 +48,7 @@ func (p *program) bind(plan *scripts.Plan) *program {
 	return &planned
 }
 
-// cache keeps programs of active runs, up to its limit. Runs of one script share its sources.
+// cache keeps programs of active runs, up to maxProgramBytes. Runs of one script share its sources.
 type cache struct {
 	mu      sync.Mutex
 	kept    map[writ.RunID]*program
@@ -77,7 +77,7 @@ func (p *cache) get(id writ.RunID) *program {
 	return found
 }
 
-// trim removes the programs that were not used since its last call.
+// trim removes the programs that were not used since the last call of trim.
 func (p *cache) trim() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *cache) trim() {
 	p.round++
 }
 
-// put adds a program. Its caller does not use it before.
+// put adds a program. It changes the program, so no other goroutine may use the program before the call.
 func (p *cache) put(id writ.RunID, program *program) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,9 +197,9 @@ func (s *Store) Pass(
 	return outcome, err
 }
 
-// pass evaluates a script. If the run has a signed plan, pass plans the script as well, and again after each restart.
-// The run fails before its first call if the two plans differ, and before any call that is not in the plan. logged is
-// the number of log lines that the outcome omits.
+// pass evaluates a script. If the run has a signed plan, pass also plans the script, unless the plan is in memory. The
+// run fails before its first call if the two plans differ, and before any call that is not in the plan. logged is the
+// number of log lines that the outcome omits.
 func (s *Store) pass(ctx context.Context, p *program, journaled []scripts.Entry, logged int) (scripts.Outcome, error) {
 	inputs := p.inputs
 	inputs.Logged = logged
@@ -227,8 +227,8 @@ func (s *Store) pass(ctx context.Context, p *program, journaled []scripts.Entry,
 	return p.plan.Follow(outcome, len(journaled)), nil
 }
 
-// Payload returns the submission of an open run with its signature. For an ended run it returns RUN_CANCELLED: an
-// attacker with access to Redis may have copied a job of the run before it was withdrawn.
+// Payload returns the submission of an open run with its signature. For an ended run it returns RUN_CANCELLED. An
+// attacker with access to Redis may have copied a job of the run before the job was withdrawn.
 func (s *Store) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
 	run, signed, err := s.Submission(ctx, writ.RunIDOf(digest))
 	switch {
@@ -257,10 +257,10 @@ func (s *Store) IsAccepted(run writ.RunID, signed []byte) bool {
 	return s.verified.get(run).signed == ShortDigestOf(signed)
 }
 
-// Trim removes the programs that were not used since the last call of Trim from memory.
+// Trim removes from memory the programs that were not used since the last call of Trim.
 func (s *Store) Trim() { s.kept.trim() }
 
-// Forget removes a run that has ended from memory.
+// Forget removes from memory a run that has ended.
 func (s *Store) Forget(run writ.RunID) {
 	s.kept.forget(run)
 	s.verified.forget(run)

@@ -104,8 +104,8 @@ func forged(id writ.RunID, what string) *writ.Error {
 }
 
 // Verify checks the submission that the journal returned for a run, and the run's record. The run id must be derived
-// from the digest of the text, the signature must be valid under the roster of its acceptance, and the record must
-// agree with the signed header. Otherwise the error is RECORD_FORGED.
+// from the digest of the text. The signature must be valid under the roster that accepted the submission. The record
+// must agree with the signed header. Otherwise the error is RECORD_FORGED.
 func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) error {
 	if signed == nil {
 		return forged(run.ID, "its submission is missing")
@@ -136,7 +136,8 @@ func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) err
 	return nil
 }
 
-// verifyAsOf verifies a submission as of its acceptance, which was shortly before the run was stored.
+// verifyAsOf verifies a submission as of its acceptance. It tries three times, because the acceptance was up to a
+// minute before the time in the run's record.
 func verifyAsOf(
 	roster *identity.Roster, datacenter writ.DatacenterID, signed []byte, run *journal.Run,
 ) (verified *identity.Verified, err error) {
