@@ -1,5 +1,5 @@
-// Package published finds the resources of a datacenter that publish a port of a node. It must not know runs, calls or
-// how a journal stores resources.
+// Package published finds the resources of a datacenter that publish a port of a node. It must not depend on runs,
+// calls or the stored form of resources.
 package published
 
 import (
@@ -22,7 +22,7 @@ func In(list any) (ports []placement.PortRequest) {
 	return ports
 }
 
-// By returns the ports that a resource has, and the ports that it asked for, given its values and arguments.
+// By returns the ports that a resource has, from its values, and the ports that it requested, from its arguments.
 func By(values, args map[string]any) []placement.PortRequest {
 	return append(In(values["published"]), In(args["publish"])...)
 }
@@ -71,8 +71,8 @@ func sorted(users []User) []User {
 }
 
 // Index holds the published ports of all resources of a datacenter in memory, so that a step reads only the users of
-// its ports. A change takes effect at once, although its batch of changes is not stored yet. If the batch fails, its
-// resources have to be read and set again: see Unsure. The zero value is an index that is not loaded.
+// its ports. A change takes effect at once, although its batch of changes is not stored yet. If the batch fails, the
+// caller must read its resources again and set them: see Unsure. The zero value is an index that is not loaded.
 type Index struct {
 	mu     sync.Mutex
 	users  map[placement.Port]map[writ.ResourceID]use // nil if the index is not loaded
@@ -86,7 +86,7 @@ type use struct {
 	share string
 }
 
-// Load fills the index with all resources, as a batch reads them.
+// Load fills the index with all resources, including unstored changes of the current batch.
 func (x *Index) Load(all []Resource) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -152,7 +152,7 @@ func (x *Index) Stored(batch any) {
 	maps.DeleteFunc(x.unsure, func(_ writ.ResourceID, last any) bool { return last == batch })
 }
 
-// Unsure returns the resources that other batches have set and that are not known to be stored.
+// Unsure returns the resources whose last change is from another batch, if that batch is not known to be stored.
 func (x *Index) Unsure(batch any) (ids []writ.ResourceID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -164,7 +164,7 @@ func (x *Index) Unsure(batch any) (ids []writ.ResourceID) {
 	return ids
 }
 
-// Users returns the users of these ports, sorted. The index is read as if the resources `instead` were set.
+// Users returns the users of these ports, sorted. It reads the index as if the resources `instead` were set.
 func (x *Index) Users(ports []placement.Port, instead []Resource) []User {
 	replaced := make(map[writ.ResourceID]bool, len(instead))
 	for _, r := range instead {
