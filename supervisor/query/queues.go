@@ -13,8 +13,8 @@ import (
 type Queues struct {
 	Journal *journal.Journal
 	Nodes   func() []writ.Node
-	// Ages returns the ages of the oldest planned and the oldest queued call of a node, as package watch last saw them.
-	// The age of a missing call is 0. The node "" stands for calls without a node.
+	// Ages returns the ages of the oldest planned and the oldest queued call of a node, as of the last scan of package
+	// watch. The age of a missing call is 0. The node "" stands for calls without a node.
 	Ages func(node writ.NodeID) (planned, queued time.Duration)
 }
 
