@@ -19,7 +19,7 @@ const DefaultMaxCalls = 1_000_000
 
 // Open counts the open runs and calls of each project in memory, so that a submission does not count them in the
 // journal. The counts are loaded from the journal at start. Only new runs are refused. An open run may make every call
-// that its header allows; otherwise a run that holds a resource could stop while other runs wait for that resource.
+// that its header allows. Otherwise a run that holds a resource could stop while other runs wait for that resource.
 type Open struct {
 	mostRuns, mostCalls int
 
