@@ -1,4 +1,4 @@
-// Package ratelog logs warnings at a bounded rate. A node controls the content and frequency of its messages; it must
+// Package ratelog logs warnings at a bounded rate. A node controls the content and frequency of its messages, but must
 // not control the size of the supervisor's log. The first warning of an event is logged at once. Repetitions are
 // counted and logged with growing pauses.
 package ratelog
@@ -64,7 +64,8 @@ func (l *Log) Refused(node writ.NodeID, message string, why error, args ...any) 
 	l.add(event{node, message, writ.CodeOf(why)}, append(args, "err", why))
 }
 
-// Repeat logs the events that repeated during their pause and drops the idle ones. Call it at regular intervals.
+// Repeat logs each event that repeated during its pause, and drops events that did not repeat. Call it at regular
+// intervals.
 func (l *Log) Repeat(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
