@@ -8,13 +8,13 @@ import (
 	"writ"
 )
 
-// freed collects the nodes where ended calls made room for waiting calls. Many steps end with one commit, so the
-// waiting runs are looked up once for all of them.
+// freed collects the nodes on which ended calls made room for waiting calls. One commit may store many steps, so Offers
+// looks up the waiting runs of a node once for all of them.
 type freed struct {
 	wake wake.Signal
 
 	mu    sync.Mutex
-	nodes map[writ.NodeID]writ.RunID // run whose step made the room, "" for several
+	nodes map[writ.NodeID]writ.RunID // run whose step made the room, "" for several runs
 }
 
 func newFreed() *freed {

@@ -1,5 +1,5 @@
-// Package room offers the room of nodes to the calls that wait for it, in fair shares of the projects. It decides which
-// runs get a step; the step itself claims the room.
+// Package room divides the room of nodes fairly between projects with waiting calls. The room of a node is the number
+// of further calls that it can receive. The package decides which runs get a step; the step itself claims the room.
 package room
 
 import (
@@ -25,7 +25,7 @@ func NewOffers(j *journal.Journal, members *fleet.Members, shares *Shares) *Offe
 	return &Offers{journal: j, members: members, shares: shares, freed: newFreed()}
 }
 
-// Freed records that a step of a run has made room on a node. Run offers it.
+// Freed records that a step of a run has made room on a node. Run then offers the room to waiting calls.
 func (o *Offers) Freed(node writ.NodeID, run writ.RunID) { o.freed.add(node, run) }
 
 // Run offers the recorded room of nodes until ctx ends.
@@ -43,7 +43,7 @@ func (o *Offers) Run(ctx context.Context) error {
 }
 
 // Offer wakes runs whose calls wait for room on a node. It shares the free room between their projects. It skips the
-// run but, which already sent all its sendable calls in its last step.
+// run `but`, whose last step already sent all calls that it could send.
 func (o *Offers) Offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
 	member, why := o.members.Away(node)
 	if !why.IsZero() {
@@ -60,7 +60,8 @@ func (o *Offers) Recheck(ctx context.Context, node writ.NodeID, limit int) {
 }
 
 // wake wakes the runs whose calls wait only for a node, except the run `but`. The function `most` returns the free room
-// in calls and the slots of the node. If the room is 0 and slots is not, wake offers the spare room.
+// in calls and the slots of the node. If the room is 0 and the number of slots is not, wake offers the spare room
+// (placement.Spare).
 func (o *Offers) wake(
 	ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) (room, slots int),
 ) {
@@ -84,7 +85,7 @@ func (o *Offers) wake(
 		return err
 	})
 	if err != nil {
-		return // package watch offers again
+		return // package watch offers the room again
 	}
 	posted := map[writ.RunID]bool{but: true}
 	for _, run := range next {

@@ -21,8 +21,9 @@ type Shares struct {
 }
 
 // Lines implements workflow.Shares. It returns the projects that compete for the room of a node, beginning after the
-// project that was served there last. If `own` is not empty, its line is always included. It stops once enough projects
-// without sent calls are found to fill the room, so the cost does not depend on the number of waiting projects.
+// project that was served last on that node. If `own` is not empty, its line is always included. It stops once it has
+// found enough projects without sent calls to fill the room. So the cost does not depend on the number of waiting
+// projects.
 func (s *Shares) Lines(
 	tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID,
 ) (lines []placement.Line, err error) {
@@ -42,7 +43,7 @@ func (s *Shares) Lines(
 	}
 	most := room
 	if s.Mailbox.AnyStalled() {
-		most += journal.MaxCalls // so that other runs remain if stalled ones are skipped
+		most += journal.MaxCalls // so that other runs remain after stalled runs are skipped
 	}
 	stand := func(project writ.ProjectID) (placement.Line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
@@ -51,7 +52,7 @@ func (s *Shares) Lines(
 			Project: project, Weight: s.Weight(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.Mailbox.IsStalled),
 		}, err
 	}
-	idle := 0 // projects without sent calls: at most room of them can get a place
+	idle := 0 // projects without sent calls: at most `room` of these projects can get a place
 	for project, next := first, second; project != "" && idle < room; project = next {
 		l, err := stand(project)
 		if err != nil {
@@ -60,7 +61,7 @@ func (s *Shares) Lines(
 		if lines = append(lines, l); l.Sent == 0 && len(l.Runs) > 0 {
 			idle++
 		}
-		if project != first { // the second is known
+		if project != first { // the project after `first` is known
 			if next, err = nextProject(tx, node, project, now); err != nil {
 				return nil, err
 			}
@@ -87,7 +88,7 @@ func (s *Shares) Weight(id writ.ProjectID) int {
 	return 0
 }
 
-// spare returns the runs that get the spare room of a node.
+// spare returns the runs that get the spare room of a node (placement.Spare).
 func (s *Shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slots int) ([]writ.RunID, error) {
 	room := placement.Spare(slots, load.Sent(), 0)
 	if room <= 0 {
@@ -106,8 +107,8 @@ func (s *Shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slot
 	return placement.Share(room, lines), err
 }
 
-// nextProject returns the next project, in rotation, with calls that wait for a node. If no other project waits, that
-// is `after` itself. It returns "" if no project waits.
+// nextProject returns the next project, in rotation, with calls that wait for a node. If no other project waits, it
+// returns `after` itself. It returns "" if no project waits.
 func nextProject(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
 	next, err := tx.NextSendable(node, after, now)
 	if next == "" && after != "" && err == nil {
