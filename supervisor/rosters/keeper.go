@@ -1,5 +1,6 @@
-// Package rosters keeps the roster of a datacenter: it verifies and adopts new versions, makes decisions under the
-// newest one, and cancels open runs whose signers have lost their rights. How rosters arrive is up to the caller.
+// Package rosters keeps the roster of a datacenter. It verifies and adopts new versions, makes decisions under the
+// newest version, and cancels open runs whose signers have lost their rights. The caller fetches or receives the
+// rosters.
 package rosters
 
 import (
@@ -30,8 +31,8 @@ type Config struct {
 	Key        ed25519.PrivateKey // of the supervisor
 	// ProjectOf returns the project of a run. The verifier needs it for statements about runs.
 	ProjectOf func(run writ.RunID) (writ.ProjectID, error)
-	// Adopted is called with each roster that comes into force, so that the caller can store it outside the database.
-	// Its error is logged.
+	// Adopted is called with each roster that comes into force, so that the caller can store it outside the database. The
+	// keeper logs its error.
 	Adopted func(signed []byte) error
 	// InForce is called after a roster has come into force.
 	InForce func(ctx context.Context, roster *identity.Roster)
@@ -51,7 +52,7 @@ type Keeper struct {
 // New returns a keeper without a roster.
 func New(config Config) *Keeper { return &Keeper{Config: config} }
 
-// Current returns the roster in force, nil before the first one.
+// Current returns the roster in force, nil before the first roster.
 func (k *Keeper) Current() *identity.Roster { return k.current.Load() }
 
 // DatacenterName returns the name of the datacenter in the roster in force, else its ID.
@@ -66,7 +67,8 @@ func (k *Keeper) DatacenterName() string {
 // must stay valid forever. The verifier ensures that an expired roster admits no new work.
 var anyTime time.Time
 
-// Load verifies the chain of rosters in the journal against the cluster, and then adopts newer rosters from outside.
+// Load verifies the chain of rosters in the journal against the pin of the cluster, and then adopts newer rosters from
+// outside.
 func (k *Keeper) Load(ctx context.Context, outside [][]byte) error {
 	links, err := journal.Query(ctx, k.Journal, (*journal.Tx).RosterLinks)
 	if err != nil {
@@ -99,8 +101,8 @@ func (k *Keeper) Text(ctx context.Context) func(version int) ([]byte, error) {
 	}
 }
 
-// notingAddresses wraps text. It records the coordinator addresses of each roster that text reads. Every version that
-// changes an address is a waypoint.
+// notingAddresses wraps text. It records the coordinator addresses of each roster that text reads. LoadRosters reads
+// all waypoints, and every version that changes an address is a waypoint.
 func (k *Keeper) notingAddresses(text func(version int) ([]byte, error)) func(version int) ([]byte, error) {
 	return func(version int) ([]byte, error) {
 		signed, err := text(version)
@@ -116,8 +118,8 @@ func (k *Keeper) notingAddresses(text func(version int) ([]byte, error)) func(ve
 	}
 }
 
-// Adopt verifies and adopts links that follow the newest roster, and skips known rosters. It returns the version
-// in force afterwards. Without a roster, the first link is verified against the cluster.
+// Adopt verifies and adopts links that follow the newest roster, and skips known rosters. It returns the version in
+// force afterwards. Without a roster, it verifies the first link against the pin of the cluster.
 func (k *Keeper) Adopt(ctx context.Context, links [][]byte) (int, error) {
 	k.adopting.Lock() // two coordinators may send the same roster at the same time
 	defer k.adopting.Unlock()
@@ -150,8 +152,8 @@ func (k *Keeper) Adopt(ctx context.Context, links [][]byte) (int, error) {
 	return 0, nil
 }
 
-// adopt brings a verified roster into force. It is written to the journal first. A Recheck then checks the open runs;
-// the journal has the version that each was last checked against.
+// adopt brings a verified roster into force. It first writes the roster to the journal. A Recheck then checks the open
+// runs; the journal has the version of the last check of each run.
 func (k *Keeper) adopt(ctx context.Context, roster *identity.Roster, link []byte) error {
 	signed := chain.Signed(link)
 	err := k.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted),
@@ -194,7 +196,7 @@ func (k *Keeper) Verifier() *identity.Verifier {
 	}
 }
 
-// forked logs, once per error, that a signer has seen a different roster than the one in force in this datacenter.
+// forked logs, once per error, that a signer has seen a different roster than the roster in force in this datacenter.
 func (k *Keeper) forked(signer string, err error) {
 	if k.forks.First(err) {
 		k.Log.Error("two rosters of one version exist", "signer", signer, "code", writ.CodeOf(err), "err", err)

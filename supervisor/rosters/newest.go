@@ -8,14 +8,14 @@ import (
 )
 
 // attempts limits how often a decision is repeated because the journal got a newer roster in the meantime. A supervisor
-// adopts a roster right after it writes it to the journal.
+// adopts a roster immediately after it has written the roster to the journal.
 const attempts = 100
 
-// ErrChanged reports that the journal has a newer roster than the one used for verification.
+// ErrChanged reports that the journal has a newer roster than the roster used for verification.
 var ErrChanged = errors.New("the roster has changed meanwhile")
 
-// WithNewest calls decide with a verifier of the newest roster, and again while its error is ErrChanged. The error is
-// RECORD_FORGED if the journal has a newer roster that this supervisor never adopts.
+// WithNewest calls decide with a verifier of the newest roster, and repeats the call while the error is ErrChanged. The
+// error is RECORD_FORGED if the journal has a newer roster that this supervisor never adopts.
 func WithNewest(verifier func() *identity.Verifier, decide func(*identity.Verifier) error) error {
 	var newest *identity.Verifier
 	for range attempts {

@@ -49,8 +49,8 @@ func (r *Recheck) Wake() {
 	r.wake.Raise()
 }
 
-// Run checks the open runs at the start, and whenever a roster comes into force, until ctx ends. The sender of
-// a roster may disconnect once it is on disk, so failed checks are repeated here until none is left.
+// Run checks the open runs at the start, and whenever a roster comes into force, until ctx ends. The sender of a roster
+// may disconnect once the roster is on disk, so Run itself repeats failed checks until all succeed.
 func (r *Recheck) Run(ctx context.Context) error {
 	said := ""
 	for {
@@ -75,10 +75,10 @@ func (r *Recheck) Run(ctx context.Context) error {
 	}
 }
 
-// cancelRevoked cancels the open runs that the newest roster does not permit. The journal records the roster
-// that last approved each run. A crash or an error after the adoption of a roster therefore skips no run, and a start
-// without a new roster has no runs to check. If a run cannot be read, the others are still checked, and the last such
-// error is returned.
+// cancelRevoked cancels the open runs that the newest roster does not permit. The journal records the roster that last
+// approved each run. A crash or an error after the adoption of a roster therefore skips no run. A start without a new
+// roster has no runs to check. If a run cannot be read, the other runs are still checked, and the last such error is
+// returned.
 func (r *Recheck) cancelRevoked(ctx context.Context) error {
 	verifier := r.Rosters.Verifier()
 	var last journal.RosterCheck
@@ -108,7 +108,7 @@ func (r *Recheck) uncheckedRuns(
 	return unchecked, nil
 }
 
-// checkSome checks runs and records the approved ones.
+// checkSome checks runs and records the runs that may continue.
 func (r *Recheck) checkSome(
 	ctx context.Context, verifier *identity.Verifier, unchecked []journal.RosterCheck,
 ) error {
