@@ -1,6 +1,6 @@
 // Package secrets stores the secrets of projects and encrypts them to nodes. A secret is stored as it arrived,
-// encrypted to the supervisor. It is decrypted twice: when it is set, so that an unusable secret is refused at once,
-// and when a call that names it is sent. Then it is encrypted to the node. No plaintext is stored in between.
+// encrypted to the supervisor. The supervisor decrypts it twice. When it is set, an unusable secret is refused at once.
+// When a call that names it is sent, it is encrypted to the node. No plaintext is stored in between.
 package secrets
 
 import (
@@ -61,8 +61,8 @@ func (d *Decisions) Set(ctx context.Context, v *identity.VerifiedStatement) (lin
 	return answer, err
 }
 
-// roomForSecret returns QUOTA_EXCEEDED if the project may not have another version of a secret. Removed versions make
-// room.
+// roomForSecret returns QUOTA_EXCEEDED if the project may not have another version of a secret. It deletes removed
+// versions to make room.
 func roomForSecret(tx *journal.Tx, project writ.ProjectID) error {
 	n, err := tx.CountSecrets(project)
 	if err != nil || n < maxSecrets {
@@ -80,7 +80,7 @@ func roomForSecret(tx *journal.Tx, project writ.ProjectID) error {
 			"Use names again: the newest version of each stays")
 }
 
-// isNext returns CONFLICT if the version to set is not the next one.
+// isNext returns CONFLICT if the version to set is not the next version.
 func isNext(tx *journal.Tx, change identity.SecretChange, seen identity.Seen) error {
 	newest, err := tx.NewestSecret(change.Project, change.Name)
 	if err != nil {
@@ -133,8 +133,9 @@ func (d *Decisions) Remove(ctx context.Context, v *identity.VerifiedStatement) (
 	return answer, err
 }
 
-// CheckNamed returns an error for a submission that names a missing version of a secret, or a version that was outdated
-// when the submission was signed. Otherwise an attacker could show the signer an old version and thereby select it.
+// CheckNamed returns an error for a submission that names a missing version of a secret. It also rejects a version that
+// was outdated when the submission was signed. Otherwise an attacker could show the signer an old version and thereby
+// select it.
 func CheckNamed(tx *journal.Tx, p *identity.Payload) error {
 	for _, ref := range p.Secrets {
 		name, version := workflow.SplitRef(ref)
