@@ -17,8 +17,8 @@ import (
 // maxChecks limits the reports in memory. A report holds the parameters and operations of a script.
 const maxChecks = 64
 
-// maxChecking limits concurrent checks. A project gets one at a time: the largest scripts take a tenth of a second of
-// CPU time.
+// maxChecking limits concurrent checks. A project gets one check at a time: the largest scripts take a tenth of a
+// second of CPU time.
 const maxChecking = 2
 
 // Checker checks scripts and caches the newest reports on valid scripts. A script is often submitted again with other
