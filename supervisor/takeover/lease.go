@@ -20,7 +20,7 @@ type Lease struct {
 	renewed metrics.Moment
 }
 
-// Renewed returns the time of the last renewal. It is zero if the journal is for one process.
+// Renewed returns the time of the last renewal. It is zero if only one process can use the journal.
 func (l *Lease) Renewed() time.Time { return l.renewed.Last() }
 
 // Run renews the lease until ctx ends. It returns journal.ErrFenced if another supervisor has taken over. While the

@@ -9,15 +9,15 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Three sources inside the datacenter show that a journal came from a backup: the mark beside the supervisor's key, the
-// epochs that most nodes have obeyed, and `writ restore`. Coordinators are not asked: a malicious coordinator could
-// claim a restore at any time and make every run wait.
+// Three sources in the datacenter show a restored journal: the mark beside the supervisor's key, the epochs that most
+// nodes obeyed, and `writ restore`. Coordinators are not asked: a malicious coordinator could claim a restore at any
+// time and make every run wait.
 
 // Mark is the head of the journal as last stored beside the supervisor's key. The journal itself may be in a database
 // on another host.
 type Mark struct {
 	journal.Head
-	Restored bool `json:"-"` // `writ restore` restored the journal, and no supervisor has acted on it yet
+	Restored bool `json:"-"` // `writ restore` restored the journal, and no supervisor has begun an epoch since
 }
 
 // Marks stores the mark.
@@ -26,7 +26,7 @@ type Marks interface {
 	Read() (Mark, error)
 	// Keep replaces the head and leaves Restored unchanged.
 	Keep(head journal.Head) error
-	// Heard clears Restored: the supervisor has acted on it.
+	// Heard clears Restored after the supervisor has marked the journal as restored.
 	Heard() error
 }
 
@@ -40,7 +40,8 @@ type Marker struct {
 	Log     *slog.Logger
 }
 
-// Compare compares the journal with the mark before an epoch begins. It informs the journal if it came from a backup.
+// Compare compares the journal with the mark before an epoch begins. If the journal came from a backup, Compare marks
+// it with CameFromBackup.
 func (m *Marker) Compare(ctx context.Context) (Mark, error) {
 	if m.Marks == nil {
 		return Mark{}, nil
@@ -62,8 +63,8 @@ func (m *Marker) Compare(ctx context.Context) (Mark, error) {
 	return mark, err
 }
 
-// Run updates the mark from the journal until ctx ends, and retries after errors. An outdated mark only detects fewer
-// restores.
+// Run updates the mark from the journal until ctx ends, and retries after errors. With an outdated mark, Compare only
+// detects fewer restores.
 func (m *Marker) Run(ctx context.Context) error {
 	if m.Marks == nil {
 		return nil

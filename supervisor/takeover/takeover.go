@@ -1,4 +1,4 @@
-// Package takeover continues the work of a datacenter under a new supervisor: it recognises a journal from a backup,
+// Package takeover continues the work of a datacenter under a new supervisor. It recognises a journal from a backup,
 // announces the new epoch to the nodes, continues the open runs and holds the lease. The journal itself begins the
 // epoch.
 package takeover
@@ -68,8 +68,8 @@ func (t *Takeover) Run(ctx context.Context) error {
 }
 
 // wakeRuns wakes the runs with a pending evaluation and the runs with calls on removed nodes. It delivers all sent
-// calls again under the new epoch; nodes recognize jobs that they have done. All other runs wait for events that the
-// watch finds.
+// calls again under the new epoch; nodes recognize jobs that they have done. All other runs wait for messages of nodes
+// or for the next scan of package watch.
 func (t *Takeover) wakeRuns(ctx context.Context) error {
 	var pending []writ.RunID
 	var sent []*journal.Call
@@ -77,7 +77,7 @@ func (t *Takeover) wakeRuns(ctx context.Context) error {
 		if pending, err = tx.PendingRuns(); err != nil {
 			return err
 		}
-		// times from a clock that was set back since
+		// runs with times from a clock that was set back since then
 		ahead, err := tx.RunsStampedAfter(tx.Now.Add(workflow.BackoffMost))
 		if err != nil {
 			return err
