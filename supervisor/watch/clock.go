@@ -13,7 +13,7 @@ type clock struct {
 	setBack bool      // the wall clock was set back and the affected times are not handled yet
 }
 
-// pass begins a scan at a time by the monotonic clock and by the wall clock.
+// pass begins a scan. `at` is the current time by the monotonic clock, `wall` by the wall clock.
 func (c *clock) pass(at, wall time.Time) {
 	passed := at.Sub(c.last)
 	c.setBack = c.setBack || wall.Round(0).Sub(c.wall.Round(0)) < passed-clockStep

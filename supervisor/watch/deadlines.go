@@ -28,15 +28,15 @@ func (d *deadlines) endRuns(runs []writ.RunID, now time.Time) {
 }
 
 // endCalls ends calls past their EndBy. The remaining time of a call is measured with the monotonic clock, as on its
-// node, so a changed clock ends no call early. It passes only while nodes are listened to: nodes end calls in time by
-// themselves, and an unsent call has not started.
+// node, so a changed clock ends no call early. It decreases only while the supervisor listens to nodes. Nodes end calls
+// in time by themselves, and a job that has not reached its node has not started.
 func (d *deadlines) endCalls(sent []*journal.Call, now time.Time, listened time.Duration) {
 	left := make(map[mail.Delivery]time.Duration, len(sent))
 	for _, c := range sent {
 		job := mail.DeliveryOf(c)
 		rest, known := d.left[job]
 		if rest -= listened; !known {
-			rest = max(c.EndBy.Sub(now), 0) // messages that arrived in a pause are handled first
+			rest = max(c.EndBy.Sub(now), 0) // at least 0: messages that arrived during a pause are handled first
 		}
 		// a stopped node measures no time, so the call has its full time after the node's return
 		if c.Why.LostNode() || c.KeptBack {

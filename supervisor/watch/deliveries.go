@@ -14,8 +14,8 @@ import (
 	"writ/supervisor/mail"
 )
 
-// missedScans is the number of consecutive scans that must miss a job before it is delivered again. Its result may be
-// on the way.
+// missedScans is the number of consecutive scans that must miss a job before it is delivered again. After only one such
+// scan, its result may still be on the way.
 const missedScans = 2
 
 // deliveries finds the jobs that neither the queue nor their node has.
@@ -23,10 +23,10 @@ type deliveries struct {
 	queue   queue.Queue
 	fleet   *fleet.Fleet
 	post    func(run writ.RunID, m mail.Mail)
-	mark    string                 // stored in the queue; the queue has lost its contents if it is missing
+	mark    string                 // stored in the queue; without it, the queue has lost its contents
 	flushed bool                   // the queue lost its contents, and jobs must be delivered again
 	missing map[mail.Delivery]int  // scans that missed a job
-	begun   map[mail.Delivery]bool // jobs that nodes work on and whose runs do not have them as started
+	begun   map[mail.Delivery]bool // jobs that nodes work on and whose calls are not recorded as started
 }
 
 // checkQueue finds out whether the queue has lost its contents since the last scan. The mark uses the same transport as
@@ -36,7 +36,7 @@ func (d *deliveries) checkQueue(ctx context.Context) error {
 	defer cancel()
 	have, err := d.queue.Generation(ctx)
 	if err == nil {
-		// written each time: a Redis with a full disk can be read but accepts no beats
+		// the mark is written in each scan: a Redis with a full disk can be read but accepts no beats
 		err = d.queue.SetGeneration(failpoint.At(ctx, failpoint.GenerationSet), d.mark)
 	}
 	d.flushed = d.flushed || err == nil && have != d.mark
@@ -52,7 +52,7 @@ func (d *deliveries) findMissing(ctx context.Context, sent []*journal.Call, now 
 		gone := make([]string, 0, len(calls))
 		for id, c := range calls {
 			if c.State == writ.CallRunning || c.StartBy.Before(now) {
-				d.miss(missing, c) // it has started but is not active, or waited too long to start
+				d.miss(missing, c) // the call has started but is not active, or its StartBy has passed
 			} else {
 				gone = append(gone, id)
 			}
@@ -97,8 +97,8 @@ func (d *deliveries) notActive(sent []*journal.Call) map[writ.NodeID]map[string]
 	return all
 }
 
-// repeatStart repeats the start message of a call whose first one did not reach its run; a beat reports a start only
-// once. The first scan that finds such a call only remembers it, because the message may be on its way.
+// repeatStart posts the start of an active call to its run again if the first message did not reach the run. The first
+// scan that finds such a call only records it, because the first message may be on its way.
 func (d *deliveries) repeatStart(begun map[mail.Delivery]bool, c *journal.Call) {
 	job := mail.DeliveryOf(c)
 	if begun[job] = true; d.begun[job] {

@@ -7,24 +7,24 @@ import (
 	"writ/supervisor/journal"
 )
 
-// maxHeld limits the waiting calls that a scan rechecks in rotation: at most maxHeld that wait for a node, and at most
-// maxHeld that wait for their resource. Normally an event wakes these calls, but not if they wait for one of several
-// things.
+// maxHeld limits the waiting calls that a scan rechecks in rotation. A scan rechecks at most maxHeld calls that wait
+// for a node, and at most maxHeld that wait for their resource. Normally an event wakes such a call, but no event does
+// if the call waits for any one of several conditions.
 const maxHeld = 100
 
 // dueCalls holds the cursors of the calls to check.
 type dueCalls struct {
-	due   journal.Due // calls whose time comes
-	again journal.Due // the repeated check of the same calls
-	held  journal.Due // calls that wait for their resource
+	due   journal.Due // position among the calls whose time comes
+	again journal.Due // position of the repeated check of the same calls
+	held  journal.Due // position among the calls that wait for their resource
 }
 
-// restart makes the next scan recheck the calls that wait for a node from the first one on: a node has changed, and any
-// of them may wait for that.
+// restart makes the next scan recheck the calls that wait for a node, beginning with the first call. It runs when a
+// node has changed, because any of these calls may wait for the change.
 func (d *dueCalls) restart() { d.due = journal.Due{} }
 
-// next returns the calls whose time has come since the last scan, or since restart, and a rotating part of all waiting
-// calls.
+// next returns the calls whose time has come since the last scan, and a rotating part of all waiting calls. After
+// restart, it returns all calls whose time has come, maxDue per scan.
 func (d *dueCalls) next(tx *journal.Tx, now time.Time) ([]journal.Due, error) {
 	due, err := tx.DueCalls(d.due, now, maxDue)
 	if err != nil {

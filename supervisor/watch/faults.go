@@ -19,7 +19,7 @@ type Faults struct {
 	mu      sync.Mutex
 	journal error
 	queue   error
-	since   time.Time // last check that found the queue available
+	since   time.Time // first check of the present fault of the queue; without a fault, the last check
 }
 
 // check updates the faults of journal and queue. queue is the current error of the queue, nil if it is available. If a

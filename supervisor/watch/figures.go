@@ -8,12 +8,12 @@ import (
 	"writ/supervisor/journal"
 )
 
-// waitsEvery is the interval at which waits are read: one query per node.
+// waitsEvery is the interval at which waits are read. Each read costs one query per node.
 const waitsEvery = 5 * time.Second
 
 // Figures holds the figures of one scan for metrics. Its times are of the wall clock.
 type Figures struct {
-	At      time.Time              // of the scan; zero before the first one
+	At      time.Time              // of the scan; zero before the first scan
 	Calls   map[writ.CallState]int // open calls
 	queued  map[writ.NodeID]time.Time
 	running time.Time // start of the oldest running call
@@ -23,8 +23,8 @@ type Figures struct {
 // waits holds the figures that are read less often than each scan.
 type waits struct {
 	planned map[writ.NodeID]time.Time // start of the oldest wait by node; for "", Tx.OldestWait
-	behind  map[string]int64          // events that each known coordinator has not confirmed
-	events  int64                     // events that an unknown coordinator has not confirmed
+	behind  map[string]int64          // number of events that each known coordinator has not confirmed
+	events  int64                     // number of events that any other coordinator has not confirmed
 }
 
 // Waiting returns the longest wait of a call without a node, for its present reason.
@@ -65,7 +65,7 @@ type figures struct {
 	waited time.Time // last read of the waits, by the monotonic clock
 }
 
-// get returns the figures of the last scan, or the zero value before the first one.
+// get returns the figures of the last scan, or the zero value before the first scan.
 func (f *figures) get() *Figures {
 	if last := f.last.Load(); last != nil {
 		return last
@@ -73,8 +73,8 @@ func (f *figures) get() *Figures {
 	return new(Figures)
 }
 
-// readWaits reads the waits at most every waitsEvery, else it returns nil. `at` is the time of the scan by the
-// monotonic clock.
+// readWaits reads the waits if the last read is at least waitsEvery ago. Otherwise it returns nil. `at` is the time of
+// the scan by the monotonic clock.
 func (f *figures) readWaits(
 	tx *journal.Tx, loads map[writ.NodeID]journal.Load, at time.Time,
 ) (read *waits, err error) {
@@ -100,7 +100,7 @@ func (f *figures) readWaits(
 	return read, nil
 }
 
-// set stores the figures of a scan. Without new waits it keeps the last ones.
+// set stores the figures of a scan. If the scan did not read the waits, set keeps the last waits.
 func (f *figures) set(found facts, now time.Time) {
 	next := &Figures{
 		At: now, Calls: map[writ.CallState]int{writ.CallPlanned: 0, writ.CallQueued: 0, writ.CallRunning: 0},
@@ -132,7 +132,7 @@ func older(a, b time.Time) time.Time {
 	return a
 }
 
-// age returns the time from `since` to `now`: 0 if `since` is zero, or if a clock was set back in between.
+// age returns the time from `since` to `now`: 0 if `since` is zero, or if the clock was set back after it.
 func age(now, since time.Time) time.Duration {
 	if since.IsZero() {
 		return 0

@@ -19,7 +19,7 @@ type lostNodes struct {
 	outbox  *outbox.Outbox
 	post    func(run writ.RunID, m mail.Mail)
 	log     *slog.Logger
-	nodes   []writ.NodeID // nodes whose runs do not know about the loss yet
+	nodes   []writ.NodeID // lost nodes whose runs are not informed yet
 }
 
 func (l *lostNodes) add(nodes []writ.NodeID) { l.nodes = append(l.nodes, nodes...) }
@@ -41,8 +41,8 @@ func (l *lostNodes) inform(ctx context.Context) error {
 	return nil
 }
 
-// askAgain repeats the withdrawal of jobs on lost nodes that failed while the queue was away. A node that is back
-// reports its own jobs.
+// askAgain repeats withdrawals of jobs of lost nodes. The first withdrawal failed because the queue was unreachable.
+// Nodes that have returned are skipped: they report their jobs themselves.
 func (l *lostNodes) askAgain() {
 	for _, q := range l.outbox.TakeUnanswered() {
 		if n, _ := l.members.Get(q.Node); workflow.IsAway(n) {

@@ -43,7 +43,7 @@ type nodeEvents struct {
 
 // write writes an event for each node whose public state has changed, and the new facts about machines.
 func (e *nodeEvents) write(ctx context.Context, loads map[writ.NodeID]journal.Load) error {
-	// the journal repeated its events about nodes, with their state at joining
+	// the journal has repeated the events of all nodes with their state when they joined: write their present state
 	if n := e.journal.Restated(); n != e.restated {
 		e.restated = n
 		e.changes.Forget()

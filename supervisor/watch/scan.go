@@ -60,7 +60,7 @@ func (w *Watch) read(ctx context.Context, now time.Time) (found facts, err error
 }
 
 // aheadOf returns the runs with times that are far ahead of a clock that was set back. The runs with sent calls are
-// included, because such a run may be stopped, and its StopBy too late.
+// included: such a run may be stopping, with a StopBy that is now too late.
 func aheadOf(tx *journal.Tx, now time.Time, sent []*journal.Call) ([]writ.RunID, error) {
 	ahead, err := tx.RunsStampedAfter(now.Add(workflow.BackoffMost))
 	for _, c := range sent {

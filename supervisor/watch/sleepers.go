@@ -17,10 +17,11 @@ import (
 // maxSleepers limits the open calls that one scan checks for a wake-up.
 const maxSleepers = 500
 
-// NoWakeUp is logged for a run that only the watch woke.
+// NoWakeUp is logged for a run that only this scan has woken.
 const NoWakeUp = "a run had no wake-up; please report this defect"
 
-// sleepers wakes runs without a wake-up. Such a run is a bug of this program.
+// sleepers wakes runs without a wake-up: open runs that no event, time or message will wake. They are the result of a
+// bug in the supervisor.
 type sleepers struct {
 	journal  *journal.Journal
 	members  *fleet.Members
@@ -31,9 +32,9 @@ type sleepers struct {
 	asleep   []writ.RunID   // runs without a wake-up in the last scan
 }
 
-// wake checks some of the open runs, in rotation. A run without a wake-up gets a step, which decides again about all
-// its calls, instead of waiting until its deadline. A run must be found in two scans, because a recent decision about a
-// node may not have reached it yet.
+// wake checks some of the open runs, in rotation. A run without a wake-up would wait until its deadline, so it gets a
+// step that decides again about all its calls. A run must be found in two scans, because a recent decision about a node
+// may not have reached it yet.
 func (s *sleepers) wake(ctx context.Context) error {
 	var confirmed, found []journal.Sleeper
 	err := s.journal.Read(ctx, func(tx *journal.Tx) (err error) {

@@ -7,14 +7,14 @@ import (
 	"writ/supervisor/mail"
 )
 
-// Orders to stop are sent once. They are repeated if nodes do not obey: for the first time in the third scan that finds
-// a job, and then after pauses that double up to maxPause scans.
+// An order to stop a job is sent once. If the node does not obey, the order is repeated. The third scan that finds the
+// job repeats it first. The following pauses double up to maxPause scans.
 const (
 	firstRepeat = 3
 	maxPause    = 60
 )
 
-// unheeded finds the work that nodes should have stopped. A message to them may be lost, or could not be sent.
+// unheeded finds the work that nodes should have stopped. The order to stop may have been lost, or could not be sent.
 type unheeded struct {
 	presence *fleet.Presence
 	post     func(run writ.RunID, m mail.Mail)
@@ -28,7 +28,8 @@ type subject struct {
 	job mail.Active // zero for a run
 }
 
-// repeats counts the scans that found a subject, and has the scan of the next repetition.
+// repeats counts the scans that found a subject. The order is repeated when `scans` reaches `next`, and `pause` scans
+// later.
 type repeats struct{ scans, next, pause int }
 
 // again returns the count after another scan. due reports whether the order is to be repeated now.
@@ -44,8 +45,9 @@ func (r repeats) again() (next repeats, due bool) {
 	return r, due
 }
 
-// repeat wakes the runs of such work; their steps decide about the orders. sent lists all sent calls. ending lists the
-// open runs that end soon: those that are being stopped, and those near their deadline.
+// repeat wakes the runs whose work nodes should have stopped. Their steps decide whether to order the stop again. sent
+// lists all sent calls. ending lists the open runs that end soon: runs that are being stopped, and runs near their
+// deadline.
 func (u *unheeded) repeat(sent []*journal.Call, ending []writ.RunID) {
 	next := make(map[subject]repeats)
 	find := func(s subject) (due bool) {

@@ -1,5 +1,5 @@
-// Package watch scans a datacenter every second for events that do not happen: missing beats, lost jobs, passed times
-// and runs without a wake-up. It changes no run itself: it posts mail, and the step of the run decides.
+// Package watch scans a datacenter every second for conditions that no message reports: missing beats, lost jobs,
+// passed times and runs without a wake-up. It changes no run itself: it posts mail, and the step of the run decides.
 package watch
 
 import (
@@ -127,7 +127,7 @@ func (w *Watch) scan(ctx context.Context) error {
 		return err
 	}
 	if queueErr == nil {
-		err = w.deliveries.findMissing(ctx, found.sent, now) // does not stop the scan: it may be the fault of one node
+		err = w.deliveries.findMissing(ctx, found.sent, now) // an error does not stop the scan: one node may be the cause
 		w.unheeded.repeat(found.sent, found.ending)
 	}
 	for _, call := range found.due {
@@ -154,8 +154,8 @@ func (w *Watch) applySilence() {
 	}
 }
 
-// offerRoom wakes the calls that wait for room on their node. If the node has changed and cannot receive jobs, they get
-// a step to update their wait reason.
+// offerRoom wakes the calls that wait for room on their node. If the node has changed and cannot receive jobs, the runs
+// of these calls get a step to update the wait reason.
 func (w *Watch) offerRoom(ctx context.Context, loads map[writ.NodeID]journal.Load, changed map[writ.NodeID]bool) {
 	for _, node := range w.Fleet.Members.Serving() {
 		_, why := w.Fleet.Members.Away(node)
@@ -188,7 +188,7 @@ func (w *Watch) finishDrain(ctx context.Context, empty []writ.NodeID) error {
 	return nil
 }
 
-// Figures returns the figures of the last scan, or the zero value before the first one.
+// Figures returns the figures of the last scan, or the zero value before the first scan.
 func (w *Watch) Figures() *Figures { return w.figures.get() }
 
 // Ages returns the ages of the oldest planned and the oldest queued call of a node at the last scan.
