@@ -40,7 +40,8 @@ type Programs interface {
 	// MayAct checks that the journal still has the submission of a run as it was accepted, and that its signer may
 	// still run it. It returns a stop if the run must end, else nil.
 	MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error)
-	// Pass evaluates the script of a run, given its calls and the number of its log lines. The outcome has only new lines.
+	// Pass evaluates the script of a run, given its calls and the number of its log lines. The outcome has only new log
+	// lines.
 	Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, logged int) (scripts.Outcome, error)
 }
 
@@ -50,8 +51,8 @@ type Quota interface {
 	AddRuns(project writ.ProjectID, n int)
 }
 
-// Advancer advances runs. The steps of a run never overlap. A step loads the run, receives its mail (the messages for
-// the run since its last step), evaluates the script, decides about the calls and writes all changes in one
+// Advancer advances runs. The steps of a run never overlap. A step loads the run and receives its mail (the messages
+// for the run since its last step). It evaluates the script, decides about the calls and writes all changes in one
 // transaction. Its jobs are sent after the commit.
 type Advancer struct {
 	AdvancerConfig
@@ -188,7 +189,8 @@ func (a *Advancer) noteForged(ctx context.Context, id writ.RunID, why error) {
 	}
 }
 
-// Drop acknowledges results for unknown runs. Such runs are in a journal that a backup has replaced.
+// Drop acknowledges results for unknown runs. Nodes have results for unknown runs if an older backup replaced the
+// journal.
 func (a *Advancer) Drop(results []mail.Arrival) {
 	byNode := make(map[writ.NodeID]int)
 	for _, r := range results {

@@ -19,11 +19,11 @@ type callList struct {
 	indexed int
 }
 
-// resourceCalls are the calls of a run on one resource, in order. Ended calls are removed when they are found, and never
-// come back: a step that opens calls again has to call forgetIndex. A nil value has no calls.
+// resourceCalls holds the calls of a run on one resource, in order. Searches remove the ended calls that they find, so
+// a step that reopens calls must call forgetIndex. A nil pointer means that the run has no calls on the resource.
 type resourceCalls struct {
 	open     []*journal.Call
-	changing []*journal.Call // open calls that make, change or remove the resource, or run something under its name
+	changing []*journal.Call // open calls that make, change or remove the resource, or run a program under its name
 	changes  bool            // a call of the run, open or ended, may change the resource
 }
 
@@ -35,7 +35,7 @@ func (l *callList) at(seq int) *journal.Call {
 	return l.all[seq-1]
 }
 
-// sent returns the call of a key if it is sent under exactly this attempt, else nil.
+// sent returns the call of a key if the attempt of the key is its current attempt and is sent, else nil.
 func (l *callList) sent(key writ.JobKey) *journal.Call {
 	if c := l.at(key.Seq); c != nil && c.Attempt == key.Attempt && c.State.Sent() {
 		return c
@@ -43,7 +43,7 @@ func (l *callList) sent(key writ.JobKey) *journal.Call {
 	return nil
 }
 
-// anySent reports whether a call of the run is sent, so that a result will bring its next step.
+// anySent reports whether a call of the run is sent. The result of a sent call causes the next step of the run.
 func (l *callList) anySent() bool {
 	return slices.ContainsFunc(l.all, func(c *journal.Call) bool { return c.State.Sent() })
 }
@@ -61,7 +61,8 @@ func (l *callList) bytes() (n int) {
 	return n
 }
 
-// onResource returns the calls on a resource; nil means none. The index is built once for all claims of a step.
+// onResource returns the calls on a resource, nil if the run has no calls on it. The index is built once for all claims
+// of a step.
 func (l *callList) onResource(id writ.ResourceID) *resourceCalls {
 	if l.on == nil {
 		l.on = make(map[writ.ResourceID]*resourceCalls)
@@ -87,7 +88,7 @@ func (l *callList) onResource(id writ.ResourceID) *resourceCalls {
 	return l.on[id]
 }
 
-// forgetIndex must be called after ended calls were opened again.
+// forgetIndex drops the index of onResource. Callers that reopen ended calls must call it.
 func (l *callList) forgetIndex() { l.on, l.indexed = nil, 0 }
 
 // mayChange reports whether a call of the run may change the resource, or may have changed it.
@@ -102,8 +103,8 @@ func (r *resourceCalls) openBefore(seq int) []*journal.Call {
 	return r.open[:position(r.open, seq)]
 }
 
-// last returns the last open call before seq that makes, changes or removes the resource or runs something under its
-// name, nil if none.
+// last returns the last open call before seq that makes, changes or removes the resource or runs a program under its
+// name. It returns nil without such a call.
 func (r *resourceCalls) last(seq int) *journal.Call {
 	if r == nil {
 		return nil
@@ -126,8 +127,9 @@ func position(calls []*journal.Call, seq int) int {
 	return n
 }
 
-// needs maps each open call, by seq, to the calls of the run that must end before it: the targets of its handles, the
-// previous call on its resource, and the last call on each resource that it names. The result is not transitive.
+// needs maps each open call, by seq, to the calls of the run that must end before it. These are the targets of its
+// handles, the previous call on its resource, and the last call on each resource that it names. The result is not
+// transitive.
 func (l *callList) needs() map[int][]int {
 	needs := make(map[int][]int)
 	last := make(map[writ.ResourceID]int)
@@ -153,7 +155,7 @@ func (l *callList) needs() map[int][]int {
 	return needs
 }
 
-// colocated returns the needs of a call that must be on its node: all needs except the source of a copy.
+// colocated returns the needs that must be on the same node as the call: all needs except the source of a copy.
 func (l *callList) colocated(c *journal.Call) []int {
 	op, _ := catalog.Lookup(c.Operation)
 	if op.Origin == "" {
@@ -171,7 +173,7 @@ func (l *callList) met(c *journal.Call) bool {
 		!anyOpenOf(l, c.Orders)
 }
 
-// anyOpenOf reports whether one of the calls has not ended. It begins with the last one, which usually ends last.
+// anyOpenOf reports whether one of the calls has not ended. It checks the last call first, which usually ends last.
 func anyOpenOf(l *callList, seqs []int) bool {
 	for _, seq := range slices.Backward(seqs) {
 		if !l.at(seq).State.Ended() {

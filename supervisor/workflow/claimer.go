@@ -25,7 +25,7 @@ import (
 type placementReader interface {
 	resourceReader
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
-	Loads() (map[writ.NodeID]journal.Load, error) // must not be changed
+	Loads() (map[writ.NodeID]journal.Load, error) // callers must not change the map
 	// UsersOfPorts returns the resources that publish one of these ports.
 	UsersOfPorts(ports []placement.Port) ([]published.User, error)
 	// Users returns the users of the resources of a project.
@@ -37,8 +37,8 @@ type resourceReader interface {
 	Resource(id writ.ResourceID) (*journal.Resource, error)
 }
 
-// txReader reads the records of a transaction for one step. It reads each of them once: claims and placements change
-// none.
+// txReader reads the records of a transaction for one step. It reads each record once, because claims and placements
+// change no records.
 type txReader struct {
 	*journal.Tx
 	resources map[writ.ResourceID]*journal.Resource
@@ -57,12 +57,12 @@ func (r *txReader) Resource(id writ.ResourceID) (*journal.Resource, error) {
 	return once(r.resources, id, func() (*journal.Resource, error) { return r.Tx.Resource(id) })
 }
 
-// OpenCallOn implements placementReader. All calls of the step name the same run.
+// OpenCallOn implements placementReader. Its cache ignores `except`, which is the same run for the whole step.
 func (r *txReader) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
 	return once(r.open, id, func() (writ.RunID, error) { return r.Tx.OpenCallOn(id, except) })
 }
 
-// Users implements placementReader. All calls of the step name the same project.
+// Users implements placementReader. Its cache ignores `project`, which is the same for the whole step.
 func (r *txReader) Users(project writ.ProjectID) (*inuse.Index, error) {
 	if r.users == nil {
 		all, err := r.ProjectResources(project)
@@ -97,7 +97,7 @@ type claimer struct {
 	records placementReader
 }
 
-// arrange decides about planned calls: calls that cannot succeed fail, and the others get their resource and node.
+// arrange decides about planned calls: calls that cannot succeed fail, and the other calls get their resource and node.
 func arrange(t *Step, records placementReader) error {
 	if err := t.cascade(); err != nil {
 		return err
@@ -134,10 +134,10 @@ func (t claimer) claimCalls() error {
 	return nil
 }
 
-// waitingCalls returns the calls that must wait, by seq: calls on hold, calls whose resource another run uses, and all
-// calls that need them, each with its whole group: the calls that must be on the same node. Waiting calls release their
-// claims. Otherwise two runs that each hold one of two resources would wait for each other. The calls that a waiting
-// call needs do not wait.
+// waitingCalls returns the calls that must wait, by seq. These are calls on hold, calls whose resource another run
+// uses, and all calls that need such a call. Each of these calls waits together with its group, the calls that must be
+// on the same node. Waiting calls release their claims. Otherwise two runs that each hold one of two resources would
+// wait for each other. The calls that a waiting call needs do not wait.
 func (t claimer) waitingCalls() (map[int]bool, error) {
 	waiting := make(map[int]bool)
 	groups := groups(t.Step)
@@ -157,7 +157,7 @@ func (t claimer) waitingCalls() (map[int]bool, error) {
 	return waiting, nil
 }
 
-// keepDependentsWaiting marks the groups as waiting that need a waiting call, directly or through others.
+// keepDependentsWaiting marks as waiting the groups that need a waiting call, directly or through other calls.
 func keepDependentsWaiting(t claimer, groups [][]*journal.Call, waiting map[int]bool) {
 	needs := t.calls.needs()
 	dependents := make(map[int][]int) // indexes of groups, by the seq of a call that they need
@@ -183,8 +183,8 @@ func keepDependentsWaiting(t claimer, groups [][]*journal.Call, waiting map[int]
 	}
 }
 
-// areFree reports whether no call of a group is on hold and no other run uses their resources. Otherwise it sets the
-// wait reasons of the calls.
+// areFree reports whether no call of a group is on hold and no other run uses the resources of the group. Otherwise it
+// sets the wait reasons of the calls.
 func (t claimer) areFree(group []*journal.Call) (bool, error) {
 	free, err := t.mayStart(group)
 	if err != nil {
@@ -254,8 +254,8 @@ func (t claimer) claim(op *catalog.Operation, c *journal.Call) error {
 	return t.claimResource(op, c, have, earlier)
 }
 
-// isFree reports whether no other run has an open call on the resource. If one has, it sets the wait reason of the
-// call. A call that runs aside never waits if its resource exists; see catalog.Operation.
+// isFree reports whether no other run has an open call on the resource. Otherwise it sets the wait reason of the call.
+// A call that runs aside never waits if its resource exists; see catalog.Operation.
 func (t claimer) isFree(c *journal.Call) (bool, error) {
 	if c.Aside {
 		if have, err := t.records.Resource(c.Resource()); have != nil || err != nil {
@@ -295,9 +295,9 @@ func (t claimer) succeed(c *journal.Call, values map[string]any) error {
 	return t.move(c, writ.CallSucceeded)
 }
 
-// claimNamed adds the resources that the arguments name to the needs of a call. Each of these is made by an earlier
-// call of the run or exists already; otherwise the call fails. claimNamed reports whether the call must wait because an
-// earlier call removes one of them.
+// claimNamed adds the resources that the arguments name to the needs of a call. If such a resource does not exist and
+// no earlier call of the run makes it, the call fails. claimNamed reports whether the call must wait because an earlier
+// call removes such a resource.
 func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
@@ -333,7 +333,8 @@ func (t claimer) claimNamed(op *catalog.Operation, c *journal.Call) (waits bool,
 	return false, nil
 }
 
-// mostMeant limits the names of a hint. Each is compared with the wrong name, for each call that fails.
+// mostMeant limits the candidates for the name in a hint. Each candidate is compared with the wrong name, for each call
+// that fails.
 const mostMeant = 50
 
 // madeBefore returns the names of resources that the last calls before seq make, at most mostMeant.
@@ -374,7 +375,7 @@ func (t claimer) claimResource(
 		before = before.Plus(e.Need)
 	}
 	switch {
-	case earlier != nil: // this run makes or changes it
+	case earlier != nil: // an earlier call of the run makes or changes the resource
 		c.UID, c.Need = earlier.UID, grows(op, c, before)
 		t.pin(c, earlier.Node)
 	case have != nil && op.Effect == catalog.Run:
@@ -401,7 +402,7 @@ func (t claimer) claimResource(
 		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
 	case op.Makes:
-		if c.UID == "" { // if it is set, an attempt before a resume may have begun to make the resource
+		if c.UID == "" { // a set UID is kept: an attempt before a resume may have begun to make the resource
 			c.UID = newUID(c)
 		}
 		c.Need = grows(op, c, before)
@@ -425,7 +426,7 @@ func newUID(c *journal.Call) writ.UID {
 	return writ.UID(writ.UUIDOf(fmt.Appendf(nil, "writ-uid-v1\x00%s-%d", c.Run, c.Seq)))
 }
 
-// freesName reports whether no resource has the name of a call after the call.
+// freesName reports whether a call leaves the name of its resource free.
 func freesName(c *journal.Call) bool {
 	op, _ := catalog.Lookup(c.Operation)
 	return op.Effect == catalog.Remove || op.Effect == catalog.Run
@@ -458,9 +459,9 @@ func notOwner(have *journal.Resource) *writ.Error {
 		WithHint("submit the script %s; the option adopt: true takes the %s over", flag, have.ResourceID.Kind)
 }
 
-// user returns a resource that needs the resource to be removed, or nil. A driver refuses to remove a resource that any
-// other one uses, after some retries. Here the run fails at once, and a preview shows it. A user of the same deployment
-// does not count if the run changes or deletes it.
+// user returns a resource that uses `have`, which a call is going to remove, or nil. The driver would refuse the
+// removal only after some retries. This check fails the run at once, and a preview shows the error. A user does not
+// count if it belongs to the deployment of `have` or of the run, and the run may change or delete it.
 func (t claimer) user(have *journal.Resource) (*journal.Resource, error) {
 	index, err := t.records.Users(t.run.Project)
 	if err != nil {
@@ -475,8 +476,8 @@ func (t claimer) user(have *journal.Resource) (*journal.Resource, error) {
 	return nil, nil
 }
 
-// mayChange reports whether a call of a run may change a resource: the run's deployment owns it, the signed header names
-// the owner, or the call adopts the resource. A run prunes resources of its own deployment only.
+// mayChange reports whether a call of a run may change a resource. The run's deployment must own it, the signed header
+// must name the owner, or the call must adopt the resource. A run prunes resources of its own deployment only.
 func mayChange(run *journal.Run, have *journal.Resource, c *journal.Call) bool {
 	uses := slices.Contains(run.Uses, have.Deployment) && c.Position != scripts.PrunePosition
 	return have.Deployment == run.Deployment || uses || c.Options.Adopt

@@ -117,7 +117,7 @@ type causes struct {
 
 func newCauses(calls *callList) causes { return causes{calls, make(map[*journal.Call]*journal.Call)} }
 
-// of returns the call whose failure caused the failure of c, directly or through others.
+// of returns the call whose failure caused the failure of c, directly or through other calls.
 func (k causes) of(c *journal.Call) *journal.Call {
 	var through []*journal.Call
 	cause := c
@@ -173,8 +173,8 @@ func handledCause(calls *callList, failed *journal.Call, handled []int) *journal
 }
 
 // withRootCause returns the failure of a run with the code, node, number and position of the call that is its first
-// cause, because failures are counted and found by these, and the author has to change that line. The place where the
-// script needed the call becomes the first of the trace.
+// cause. People count and search failures by these fields, and the author has to change the line of that call. The
+// position at which the script needed the failed call becomes the first entry of the trace.
 func (l *callList) withRootCause(handled []int, f writ.Failure) *writ.Failure {
 	needs := l.at(f.Seq)
 	f.Handled = needs != nil && handledCause(l, needs, handled) != nil

@@ -17,14 +17,14 @@ import (
 )
 
 // maxRounds limits how often the open calls of a plan are arranged again because some of them have ended. A script that
-// makes and deletes the same resource repeatedly needs one round for each. After the limit, the outcome of the
-// remaining calls is estimated.
+// makes and deletes the same resource repeatedly needs one round for each repetition. After the limit, the outcome of
+// the remaining calls is estimated.
 const maxRounds = 100
 
 // Draft simulates a run for a preview. The calls of a plan are claimed and placed as in a step, but the journal is only
 // read. Where a node would act, the draft assumes the expected outcome and overlays it on the journal for the following
-// calls. Calls of one pass are arranged together. When the script waits for one of them, all of them are assumed to
-// end.
+// calls. Calls of one pass are arranged together. When the script waits for a call, the draft assumes that all open
+// calls end.
 type Draft struct {
 	step *Step
 	tx   *journal.Tx
@@ -37,7 +37,7 @@ type Draft struct {
 	loads map[writ.NodeID]journal.Load          // with the overlaid resources, without the open calls of the draft
 
 	changed map[writ.ResourceID]bool // resources that calls of the plan have changed
-	users   *inuse.Index             // of the project's resources, with the overlaid ones; nil until it is needed
+	users   *inuse.Index             // stored and overlaid resources of the project; nil until it is needed
 }
 
 var _ placementReader = (*Draft)(nil)
@@ -171,7 +171,7 @@ func (d *Draft) CarryOut(ctx context.Context, last []int) error {
 		}
 		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.step.calls.at(seq).State == writ.CallFailed }); at >= 0 {
 			stopAt(d, i, p.waits[at])
-			last = nil // the script does not come that far, and some of these calls are not made
+			last = nil // the script does not reach the end of the plan, and some of these calls are not made
 			break
 		}
 		if err := d.step.addCall(p.NewCall); err != nil {
@@ -197,7 +197,8 @@ func (d *Draft) CarryOut(ctx context.Context, last []int) error {
 
 const unnamedReason = "its name is not known yet"
 
-// stopAt marks the calls from an index on as unreached, because the script needs the result of a refused call.
+// stopAt marks the calls with the index `from` or higher as unreached, because the script needs the result of the call
+// `refused`.
 func stopAt(d *Draft, from, refused int) {
 	why := "the script reads the result of call " + d.step.calls.describe(refused) + ", which is refused"
 	for i := from; i < len(d.Seen); i++ {
@@ -205,7 +206,7 @@ func stopAt(d *Draft, from, refused int) {
 	}
 }
 
-// await advances the run until calls have ended, one after the other.
+// await advances the run until all of these calls have ended.
 func await(ctx context.Context, d *Draft, calls []int) error {
 	for _, seq := range calls {
 		if d.step.calls.at(seq).State.Ended() {
@@ -250,8 +251,8 @@ func (d *Draft) placed(c *journal.Call) bool {
 	return c.Claimed && c.Node != "" && d.step.calls.met(c)
 }
 
-// endCalls ends the open calls that the function `may` permits, in order. It reports whether there were any. Calls that
-// need a failed call fail with it: they come after it.
+// endCalls ends the open calls that the function `may` permits, in order. It reports whether it ended a call. A call
+// that needs a failed call fails in the same pass, because it comes after the failed call.
 func (d *Draft) endCalls(ctx context.Context, may func(c *journal.Call) bool) (any bool, err error) {
 	fails := newCascader(d.step)
 	for _, c := range d.step.calls.all {

@@ -33,15 +33,15 @@ func actOf(op *catalog.Operation, args map[string]any) writ.Digest {
 	return writ.DigestOf(text)
 }
 
-// EventResource returns a resource as events outside the datacenter have it: without values.
+// EventResource returns a resource for an event: without its values, which do not leave the datacenter in events.
 func EventResource(r writ.Resource) *writ.Resource {
 	r.Values = nil
 	return &r
 }
 
 // uses returns the capacity that a resource occupies after op. Amounts that op does not change stay as in `before`. The
-// result of op may add to its arguments, such as the size of archives. A disk size of 0 in the result replaces the
-// previous size.
+// result of op may contain a size that the arguments lack, such as the size of archives. A disk size of 0 in the result
+// replaces the previous size.
 func uses(op *catalog.Operation, args, result map[string]any, before writ.Capacity) writ.Capacity {
 	after := writ.Capacity{}
 	if op.Needs != nil {

@@ -13,18 +13,18 @@ import (
 	"writ/supervisor/journal"
 )
 
-// maxCrashes limits how often in a row the evaluator may die while it evaluates a run. Then the run fails.
+// maxCrashes is the number of consecutive deaths of the evaluator, while it evaluates a run, after which the run fails.
 const maxCrashes = 3
 
-// Limits of the log lines of a project, in bytes per second and at once. Every line is written to two stores and sent
-// to all readers in one stream with the end events of all runs. A project that logged 30 MiB per second delayed other
-// runs by seconds, and 8 MiB at once by half a second.
+// Limits of the log lines of a project, in bytes per second and in a burst. Every line is written to two stores and
+// sent to all readers in one stream with the end events of all runs. In a measurement, a project that logged 30 MiB per
+// second delayed other runs by seconds. A burst of 8 MiB delayed them by half a second.
 const (
 	logBytes     = 1 << 20
 	logBytesOnce = 512 << 10
 	// lineBytes is added to the length of each line, because storing and sending even a short line has a cost.
 	lineBytes = 1 << 10
-	// logPatience limits the delay of a pass. It suffices for the longest possible log of a run.
+	// logPatience limits the delay of a pass. Even the longest possible log of a run fits into this time.
 	logPatience = 6 * time.Second
 )
 
@@ -63,7 +63,7 @@ func (a *Advancer) keepCrashes(ctx context.Context, run *journal.Run) error {
 	a.Warnings.Warn("", "evaluator ended", "run", run.ID, "signer", run.Signer, "crashes", run.Crashes)
 	err := a.Journal.Write(failpoint.At(ctx, failpoint.EvaluatorDied), func(tx *journal.Tx) error {
 		stored, err := tx.Run(run.ID)
-		if err != nil || stored == nil { // the database has lost the run; the next step finds that out
+		if err != nil || stored == nil { // if the database has lost the run, the next step detects it
 			return err
 		}
 		stored.Crashes = run.Crashes
@@ -75,9 +75,9 @@ func (a *Advancer) keepCrashes(ctx context.Context, run *journal.Run) error {
 	return writ.Errorf(writ.CodeEvaluatorCrashed, "evaluating the script killed its process %d times", run.Crashes)
 }
 
-// admitLog waits until a project may log the lines of a pass. It returns the number of lines that are kept; those
-// beyond logPatience are dropped. It reserves the time of all lines at once: passes that reserved line by line would
-// wait for each other and end at the same moment.
+// admitLog waits until a project may log the lines of a pass. It returns the number of lines that are kept; lines that
+// would have to wait longer than logPatience are dropped. It reserves the time of all lines at once. Passes that
+// reserved line by line would wait for each other and end at the same moment.
 func (a *Advancer) admitLog(ctx context.Context, project writ.ProjectID, lines []string) (kept int, err error) {
 	costs := make([]int, len(lines))
 	for i, line := range lines {

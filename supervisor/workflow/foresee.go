@@ -19,7 +19,7 @@ type foresight struct {
 	err    *writ.Error    // nil unless the call is expected to fail
 }
 
-// change maps the action to the change of a result.
+// change returns the change that a result with the expected action reports.
 func (f *foresight) change() writ.Change {
 	switch f.action {
 	case writ.ActionCreate:
@@ -64,7 +64,7 @@ func (p *ProposedCall) foresee(t *Step, c *journal.Call, have *journal.Resource)
 	return f
 }
 
-// driftOf returns the drift of a resource, in the words of its node.
+// driftOf returns the drift of a resource, as sentences.
 func driftOf(have *journal.Resource) []string {
 	if have.State == catalog.Gone && len(have.Drift) == 0 {
 		return []string{"its node no longer has it"}
@@ -105,9 +105,8 @@ func (p *ProposedCall) foreseeMake(f *foresight, id writ.ResourceID, args map[st
 	f.fields = append(f.fields, fieldChanges(p.unknown, have.Args, nil)...)
 }
 
-// foreseeAlter compares the arguments with the values that they set. It predicts a change or no change only if each
-// argument corresponds to a value of the resource, or if Resource.Holds lists the same operation with the same
-// arguments.
+// foreseeAlter compares the arguments with the values that they set. It makes a prediction only if each argument
+// corresponds to a value of the resource, or if Resource.Holds lists the same operation and arguments.
 func (p *ProposedCall) foreseeAlter(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
 	f.action = writ.ActionAct
 	if have == nil || p.Op.Repeat == catalog.Once || len(p.unknown) > 0 || len(f.drift) > 0 {

@@ -7,8 +7,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// groups returns the planned calls that were not yet ready to be sent, grouped by calls that need the same node. A
-// stopped run has none.
+// groups returns the planned calls that were not yet ready to be sent, grouped by calls that need the same node. It
+// returns nil for a stopped run.
 func groups(t *Step) [][]*journal.Call {
 	if t.run.Stop != nil {
 		return nil
@@ -31,10 +31,10 @@ func claimedGroups(t *Step) [][]*journal.Call {
 
 func isUnclaimed(c *journal.Call) bool { return !c.Claimed }
 
-// entangled returns the calls that must leave their groups, by seq: each waits for a call whose group would wait too, or
-// needs such a call. Otherwise the script run("a", i), run("a", i) would wait for ever: both calls need the node of the
-// image i, and the second one gets its claim when the first one has ended. A call that left its group goes to the node
-// of its needs later.
+// entangled returns the calls that must leave their groups, by seq. Such a call waits for a call whose group would wait
+// too, or needs another call that leaves its group. Otherwise the script run("a", i), run("a", i) would wait forever.
+// Both calls need the node of the image i, and the second call gets its claim only when the first call has ended. A
+// call that left its group is placed later, on the node of its needs.
 func entangled(t *Step, groups [][]*journal.Call) map[int]bool {
 	incomplete := make(map[int]bool)
 	for _, group := range groups {
@@ -48,7 +48,7 @@ func entangled(t *Step, groups [][]*journal.Call) map[int]bool {
 		return nil
 	}
 	later, needs := make(map[int]bool), t.calls.needs()
-	for _, c := range t.calls.all { // each call is behind its needs
+	for _, c := range t.calls.all { // each call comes after its needs
 		waits := incomplete[c.Seq] && !c.Claimed && c.Why.Code == writ.ReasonCall && incomplete[c.Why.Seq]
 		if waits || slices.ContainsFunc(needs[c.Seq], func(seq int) bool { return later[seq] }) {
 			later[c.Seq] = true
@@ -79,7 +79,7 @@ func (l *callList) connected() [][]*journal.Call {
 			}
 			sets.join(c.Seq, seq)
 			if o := l.at(seq); o.Claimed || slices.Equal(o.Orders, c.Orders[:i]) {
-				break // that call joins the others: it was claimed when they were open
+				break // the call o joins the earlier calls: they were open when o was claimed
 			}
 		}
 	}
@@ -98,15 +98,15 @@ func (l *callList) connected() [][]*journal.Call {
 	return groups
 }
 
-// disjointSets holds disjoint sets of numbers above 0. Each number maps to another one of its set, the root of a set to
-// itself, and a number without a set to 0.
+// disjointSets holds disjoint sets of numbers above 0. Each number maps to another number of its set, the root of a set
+// to itself, and a number without a set to 0.
 type disjointSets []int
 
 func (s disjointSets) add(n int)      { s[n] = n }
 func (s disjointSets) has(n int) bool { return n > 0 && n < len(s) && s[n] != 0 }
 func (s disjointSets) join(a, b int)  { s[s.find(a)] = s.find(b) }
 
-// find returns the root of the set of n. It shortens the path to it, so that long chains are walked once.
+// find returns the root of the set of n. It shortens the path to the root, so that long chains are walked once.
 func (s disjointSets) find(n int) int {
 	for s[n] != n {
 		s[n] = s[s[n]]
@@ -115,8 +115,9 @@ func (s disjointSets) find(n int) int {
 	return n
 }
 
-// together reports whether a call must be on the node of the call `need`, which it needs. Calls on one resource must. A
-// database is reached by its address and binds no other call, and a database itself is bound only by its network.
+// together reports whether a call must be on the node of the call `need`, which it needs. Calls on one resource must be
+// on one node. A database is reached by its address, so it binds no other call. A database itself is bound only by its
+// network.
 func together(c, need *journal.Call) bool {
 	if c.Kind == need.Kind && c.Name == need.Name {
 		return c.Kind != ""
@@ -125,10 +126,10 @@ func together(c, need *journal.Call) bool {
 		(c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
 }
 
-// deferred reports whether a group of calls has to wait for a node: it only makes volumes, images and networks, no call
-// of the script uses them yet, and the script does not wait for them. A later call that uses them then determines the
-// node. Without this rule, a script that reads the address of its database would bind its volume to another node than
-// its network. When the script has reached its end, no call is deferred.
+// deferred reports whether a group of calls has to wait for a node. Such a group only makes volumes, images and
+// networks, no call of the script uses them yet, and the script does not wait for them. A later call that uses them
+// then determines the node. Without this rule, a script that reads the address of its database would bind its volume to
+// another node than its network. When the script has reached its end, no call is deferred.
 func (t *placer) deferred(group []*journal.Call) bool {
 	if t.run.Completed {
 		return false
@@ -157,9 +158,9 @@ func wantedCalls(t *Step) map[int]bool {
 	return wanted
 }
 
-// nearby returns the node that a group with a volume, image or network prefers, because a later call of the script may
-// use that together with resources that are there: the node of the youngest image or network of the run, or volume
-// without a user. Without these, and at the end of the script, it returns "".
+// nearby returns the node that a group with a volume, image or network prefers: the node of the run's youngest image,
+// network or unused volume. A later call of the script may use the resources of both. nearby returns "" if the run has
+// no such resource on a node, or if the script has reached its end.
 func (t *placer) nearby(group []*journal.Call) writ.NodeID {
 	if t.run.Completed || !slices.ContainsFunc(group, func(c *journal.Call) bool { return isPart(c.Kind) }) {
 		return ""
@@ -170,7 +171,7 @@ func (t *placer) nearby(group []*journal.Call) writ.NodeID {
 	return ""
 }
 
-// parts returns the calls that make images, networks, or volumes without a user, by seq.
+// parts returns the calls on images and networks, and on volumes that no call uses, by seq.
 func parts(l *callList) map[int]bool {
 	used := make(map[int]bool)
 	found := make(map[int]bool)

@@ -63,7 +63,7 @@ func (t *sender) timeout(op *catalog.Operation, c *journal.Call) (time.Duration,
 		return time.Duration(c.Options.Timeout) * time.Millisecond, nil
 	}
 	var made map[string]any
-	if op.Effect == catalog.Remove || op.AwaitsHealth { // it ends or starts the program of its resource
+	if op.Effect == catalog.Remove || op.AwaitsHealth { // the operation ends or starts the program of its resource
 		have, err := t.tx.Resource(c.Resource())
 		if err != nil {
 			return 0, err

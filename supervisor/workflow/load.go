@@ -54,7 +54,7 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 	if t.calls.all, err = tx.Calls(id); err != nil {
 		return nil, err
 	}
-	run.Bytes = t.calls.bytes() // a changed sum alone does not make the run dirty
+	run.Bytes = t.calls.bytes() // a changed sum alone causes no write of the run
 	t.rebase()
 	if run.State == writ.RunAccepted {
 		if t.blocked, err = tx.EarlierRun(run); err != nil {
@@ -120,18 +120,18 @@ func (a *Advancer) Owners(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, err
 	return owners, err
 }
 
-// Trim removes the runs that had no step since the last call of Trim from memory.
+// Trim removes from memory the runs that had no step since the last call of Trim.
 func (a *Advancer) Trim() { a.recent.trim() }
 
 // maxRecentBytes limits the runs in memory between two of their steps. Other runs are read again from the journal. It
-// holds about 3,000 runs of ten calls: with a backlog of that many, each of them has a step in turn.
+// suffices for about 3,000 runs of ten calls. In a backlog of that size, the steps of all runs take turns.
 const maxRecentBytes = 32 << 20
 
 // recentRun is a run with its calls, equal to their state in the journal.
 type recentRun struct {
 	run   *journal.Run
 	calls []*journal.Call
-	round int // of recent, when it was put there
+	round int // recent.round when the run was put there
 }
 
 // size estimates the memory of a run.
@@ -140,7 +140,7 @@ func (r *recentRun) size() int {
 	return call*(1+len(r.calls)) + inMemory*r.run.Bytes
 }
 
-// recent caches runs after their last step. Only steps change a run, one at a time: a step removes the run from the
+// recent caches runs after their last step. Only steps change a run, one at a time. A step removes the run from the
 // cache, and puts it back only after all its changes are in the journal.
 type recent struct {
 	mu    sync.Mutex
@@ -152,7 +152,7 @@ type recent struct {
 
 func newRecent() *recent { return &recent{runs: make(map[writ.RunID]*list.Element), order: list.New()} }
 
-// take removes and returns a run, nil if it is not here.
+// take removes and returns a run, nil if it is not cached.
 func (r *recent) take(id writ.RunID) *recentRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +163,7 @@ func (r *recent) take(id writ.RunID) *recentRun {
 	return r.remove(e)
 }
 
-// projectOf returns the project of a run, "" if the run is not here.
+// projectOf returns the project of a run, "" if the run is not cached.
 func (r *recent) projectOf(id writ.RunID) writ.ProjectID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func (r *recent) put(run *recentRun) {
 	}
 }
 
-// trim removes the runs that were put before its last call.
+// trim removes the runs that were put before the last call of trim.
 func (r *recent) trim() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,8 +26,8 @@ func newLoss(t *Step, id writ.NodeID) loss {
 
 // apply handles the calls of the run on a lost node. Calls that were never sent are placed again. Queued jobs are
 // withdrawn and placed again. Calls that may have started fail, unless the script asked to wait for the node or for a
-// signed decision. If a person has signed that the node is gone, calls that make or remove a resource are placed again,
-// unless they need another lost resource; all others fail.
+// signed decision. If a person has signed that the node is gone, calls that another node can perform are placed again,
+// unless they need another lost resource. All other calls fail.
 func (t *loss) apply() error {
 	n, node := &t.node, t.node.ID
 	var without map[int]need
@@ -85,8 +85,8 @@ func (t *loss) waitForLost(c *journal.Call) {
 	}
 }
 
-// mayBeWaiting reports whether all deliveries of a sent call may still be in the queue: no earlier attempt was sent
-// since the call was last moved, and its node never reported it.
+// mayBeWaiting reports whether all deliveries of a sent call may still be in the queue. No earlier attempt was sent
+// since the call was last moved, and the node never reported the call.
 func mayBeWaiting(c *journal.Call) bool {
 	return c.State == writ.CallQueued && c.Attempt == c.Moved+1 && c.Started.IsZero()
 }
@@ -110,7 +110,7 @@ func (t *loss) giveUp(c *journal.Call) {
 	t.out.Stops.GivenUp[c.Node] = append(t.out.Stops.GivenUp[c.Node], c.Key())
 }
 
-// nodeLost returns an error with the code NODE_LOST that names the node for programs.
+// nodeLost returns an error with the code NODE_LOST and the node, which programs read.
 func nodeLost(node writ.NodeID, format string, args ...any) *writ.Error {
 	err := writ.Errorf(writ.CodeNodeLost, format, args...)
 	err.Node = node
@@ -187,8 +187,8 @@ func (t *loss) callsLosingNeeds() map[int]need {
 	return withoutNeeds(t.node.ID, stakes)
 }
 
-// needsThere returns the needs of a call that must be on its node: the targets of its handles and the resources that it
-// names.
+// needsThere returns the needs that must be on the same node as the call: the targets of its handles and the resources
+// that it names.
 func (t *loss) needsThere(c *journal.Call) (needs []need) {
 	for _, seq := range t.calls.colocated(c) {
 		if made := t.calls.at(seq); made != nil && together(c, made) {
@@ -213,8 +213,8 @@ func (t *loss) needsThere(c *journal.Call) (needs []need) {
 }
 
 // FreeNames removes the resources of a node from the journal, in the transaction of a signed decision that the node is
-// gone. It adds these resources, and the calls that were sent to the node, to Superseded: the node must not continue
-// them. It returns the runs with open calls there.
+// gone. It adds these resources, and the calls that were sent to the node, to Node.Superseded: the node must not
+// continue them. It returns the runs with open calls on the node.
 func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 	resources, err := tx.ResourcesOn(n.ID)
 	if err != nil {

@@ -122,12 +122,12 @@ type groupRequest struct {
 }
 
 // request returns the request of a group, nil if calls of the group failed. It fails every call that conflicts with an
-// earlier one, so that a group with many conflicts is read twice, not once for each of them.
+// earlier call, so that a group with many conflicts is read twice and not once per conflict.
 func (t *placer) request(group []*journal.Call) (*groupRequest, error) {
 	w := &groupRequest{Request: placement.Request{Labels: make(map[string]string)}}
 	failed := false
 	for _, c := range group {
-		if failed && failedNeed(&t.calls, c) != nil { // it fails with its need
+		if failed && failedNeed(&t.calls, c) != nil { // the call fails with its need
 			continue
 		}
 		why, bound := t.conflict(w, c)
@@ -149,8 +149,8 @@ func (t *placer) request(group []*journal.Call) (*groupRequest, error) {
 	return w, nil
 }
 
-// conflict returns the error of a call that cannot be on one node with the earlier calls of its group, or else the node
-// that binds the call, "" if none does.
+// conflict returns the error of a call that cannot be on one node with the earlier calls of its group. Without a
+// conflict, it returns the node that binds the group with this call, "" if no node does.
 func (t *placer) conflict(w *groupRequest, c *journal.Call) (err *writ.Error, bound writ.NodeID) {
 	if c.Node == "" {
 		if err := conflictingLabels(&w.Request, c); err != nil {
@@ -188,7 +188,7 @@ func (t *placer) addTo(w *groupRequest, c *journal.Call) error {
 	if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
 		w.Engines = append(w.Engines, placement.EngineRequest{Module: op.Module, Names: names, Version: version})
 	}
-	if c.Node == "" || t.isClaimed(c) { // capacity and ports of a call that was placed in an earlier step are reserved
+	if c.Node == "" || t.isClaimed(c) { // the capacity and ports of other calls are reserved already
 		have, err := t.records.Resource(c.Resource())
 		if err != nil {
 			return err
@@ -288,8 +288,8 @@ func (t *placer) failUnplaced(group []*journal.Call, w *groupRequest, v placemen
 	return nil
 }
 
-// unplacedAgain is the minimum age of a ReasonNoNode before it changes. Nodes come and go, and each change would write
-// all waiting calls.
+// unplacedAgain is the minimum age of a ReasonNoNode before it changes. The states of nodes change often, and each
+// change of the reason writes all waiting calls.
 const unplacedAgain = 10 * time.Second
 
 // delayUnplaced makes a call wait that has no suitable node now. To save writes, it updates the reason at most every
@@ -353,8 +353,8 @@ func failGrowth(t *placer, c *journal.Call, on *placement.Candidate) error {
 		WithHint("the %s stays on its node: %s", c.Resource(), hint))
 }
 
-// refuseOn fails a call that asks for ports, an init process or devices that its resource cannot have on its node, and
-// reports whether it did.
+// refuseOn fails a call that requests ports, an init process or devices that its resource cannot have on its node. It
+// reports whether it failed the call.
 func (t *placer) refuseOn(c *journal.Call, on *placement.Candidate) (bool, error) {
 	op, _ := catalog.Lookup(c.Operation)
 	have, err := t.records.Resource(c.Resource())
@@ -393,9 +393,9 @@ func (t *placer) conflictingNodes(c *journal.Call, a, b writ.NodeID) *writ.Error
 	return err
 }
 
-// splitAt returns the position at which the script read a result before it requested a call, so that the needs of the
-// call were placed without it. If this run made these needs in several passes, splitAt returns the last read before the
-// youngest need. It returns "" if this run made none of the needs.
+// splitAt returns the position at which the script read a result before it requested a call. Because of this read, the
+// needs of the call were placed without the call. If this run made these needs in several passes, splitAt returns the
+// last read before the youngest need. It returns "" if this run made none of the needs.
 func (t *placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
 	for _, seq := range t.calls.colocated(c) {

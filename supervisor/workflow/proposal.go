@@ -62,7 +62,7 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 // Short shortens a client's text for a message, to 80 bytes and an ellipsis.
 func Short(text string) string { return clip.Text(text, 80) }
 
-// readCall validates a call, given those before it.
+// readCall validates a call, given the calls before it.
 func readCall(p *writ.ProposedCall, before []ProposedCall) (ProposedCall, error) {
 	seq := len(before) + 1
 	op, ok := catalog.Lookup(p.Operation)
@@ -82,7 +82,7 @@ func readCall(p *writ.ProposedCall, before []ProposedCall) (ProposedCall, error)
 	args = op.Args.NameSecrets(args)
 	isHandle := func(v any) (writ.ResourceKind, bool) {
 		n, ok := scripts.RefOf(v)
-		if _, needed := slices.BinarySearch(p.After, n); !ok || !needed { // they are rising and below seq
+		if _, needed := slices.BinarySearch(p.After, n); !ok || !needed { // After is rising and below seq
 			return "", false
 		}
 		if op := before[n-1].Op; op.Named() {

@@ -13,8 +13,8 @@ import (
 	"writ/supervisor/mail"
 )
 
-// defaultRetries is the number of attempts after the first one if a failure is retryable and the script does not set
-// the option retries.
+// defaultRetries is the number of attempts after the first attempt if a failure is retryable and the script does not
+// set the option retries.
 const defaultRetries = 5
 
 // Backoff between attempts: it doubles from BackoffFirst to BackoffMost. Jitter shortens each pause by up to half.
@@ -82,7 +82,7 @@ func (t *receiver) receiveResults() error {
 	return nil
 }
 
-// receiveStarts records which jobs their nodes have started.
+// receiveStarts records the jobs that their nodes have started.
 func (t *receiver) receiveStarts() error {
 	for _, a := range t.mail.Started {
 		t.stopGivenUp(a)
@@ -137,8 +137,8 @@ func (t *receiver) stop(s mail.Stop) error {
 	return nil
 }
 
-// tooEarly reports whether an expiry comes before its time. Package watch reads the times from the database, so they
-// are checked again here.
+// tooEarly reports whether an expiry comes before its time. Package watch reads the times from unverified columns of
+// the database, so they are checked again here.
 func (t *receiver) tooEarly(s mail.Stop) bool {
 	return s.State == writ.RunExpired && t.now.Before(t.run.Due())
 }
@@ -192,8 +192,8 @@ func (t *receiver) answer(a mail.Arrival, left *leftover) error {
 	return nil
 }
 
-// behindStuck reports whether a call cannot start because drivers of its node ignore their deadlines: a driver on the
-// same resource, or drivers in all slots.
+// behindStuck reports whether a call cannot start because drivers of its node ignore their deadlines. Either such a
+// driver works on the same resource, or such drivers take all slots.
 func (t *receiver) behindStuck(c *journal.Call) bool {
 	n, _ := t.Nodes.Get(c.Node)
 	return len(n.Stuck) >= max(n.Slots, 1) || slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool {
@@ -202,9 +202,10 @@ func (t *receiver) behindStuck(c *journal.Call) bool {
 	})
 }
 
-// noteFailureKnown records that the failure of the current attempt is known. KnownFailures grows only if all earlier
-// attempts are known as well, or if the node has checked them (OUTCOME_UNKNOWN, PROGRAM_FAILED). A refusal that the node
-// could not store does not end its attempt there.
+// noteFailureKnown records that the failure of the current attempt is known. KnownFailures grows only if the failures
+// of all earlier attempts are known, too, or if the node has checked the earlier attempts (OUTCOME_UNKNOWN,
+// PROGRAM_FAILED). A refusal that the node could not store does not count, because the attempt has not ended on the
+// node.
 func noteFailureKnown(c *journal.Call, code writ.Code) {
 	checked := code == writ.CodeOutcomeUnknown || code == writ.CodeProgramFailed
 	if c.KnownFailures == c.Attempt-1 && code != writ.CodeNodeStore || checked {
@@ -212,7 +213,7 @@ func noteFailureKnown(c *journal.Call, code writ.Code) {
 	}
 }
 
-// succeed ends a call with the success of its node.
+// succeed ends a call with the success that its node reported.
 func succeed(t *Step, c *journal.Call, r *writ.Result) error {
 	report(c, r)
 	c.Values, c.Late = completeValues(c, r.Values), nil
@@ -252,7 +253,7 @@ func withoutHint(err *writ.Error) *writ.Error {
 // Backoff returns the default pause after the failure of an attempt.
 func Backoff(attempt int) time.Duration {
 	d := BackoffMost
-	if attempt < 7 { // later ones would exceed BackoffMost
+	if attempt < 7 { // the pauses of later attempts would exceed BackoffMost
 		d = min(BackoffFirst<<(attempt-1), BackoffMost)
 	}
 	return d/2 + rand.N(d/2+1)
@@ -276,8 +277,8 @@ func (t *receiver) overdue(key writ.JobKey) error {
 	return t.fail(c, writ.CallExpired, err)
 }
 
-// belated applies the result of an earlier attempt, such as one before the last resume. A success completes the call if
-// its new attempt was not sent yet. Otherwise the success only changes the resource. Failures have no effect.
+// belated applies the result of an earlier attempt, such as an attempt before the last resume. A success completes the
+// call if its new attempt was not sent yet. Otherwise the success only changes the resource. Failures have no effect.
 func (t *receiver) belated(c *journal.Call, a mail.Arrival) error {
 	a.Result = validateResult(t.run, c, a.Result)
 	t.out.Freed[a.Node] = true
@@ -292,7 +293,7 @@ func (t *receiver) belated(c *journal.Call, a mail.Arrival) error {
 	return nil
 }
 
-// stopGivenUp orders a node to stop a job if its outcome no longer matters.
+// stopGivenUp orders a node to stop a job if the run no longer needs the outcome of the job.
 func (t *receiver) stopGivenUp(a mail.Active) {
 	switch order, resumes := stopOf(t.run, t.calls.at(a.Key.Seq), a.Key.Attempt); order {
 	case stopRun:

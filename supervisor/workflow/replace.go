@@ -6,9 +6,9 @@ import (
 	"writ"
 )
 
-// After a node is gone, another node may perform its calls only if open calls of the same run also make all their needs
-// again. For example, a machine whose volume an earlier run made is not moved: without the contents of the volume it
-// would be a different machine.
+// Another node may perform a call of a node that is gone only if open calls of the same run make all its needs again.
+// For example, a machine whose volume an earlier run made is not moved: without the contents of the volume it would be
+// a different machine.
 
 // need is a resource that must be on the same node as a call.
 type need struct {
@@ -22,14 +22,14 @@ type stake struct {
 	seq      int
 	resource writ.ResourceID
 	open     bool // the call has not ended
-	// for open calls: another node could perform the call if all its needs were there
+	// for open calls: another node could perform the call if all its needs were on that node
 	moves bool
 	there bool // the call or its resource is on the node that is gone
 	needs []need
 }
 
 // withoutNeeds returns the calls that lose a need, by seq, each with the first lost need. A need is lost if it was on
-// the node that is gone and no open call makes it again elsewhere. Calls that need a lost call are lost as well.
+// the node that is gone and no open call makes it again elsewhere. Calls that need such a call lose a need as well.
 func withoutNeeds(gone writ.NodeID, stakes []stake) map[int]need {
 	lost := make(map[int]need)
 	bySeq := make(map[int]stake, len(stakes))

@@ -70,8 +70,8 @@ func completeValues(c *journal.Call, values map[string]any) map[string]any {
 }
 
 // leftover is a resource that an earlier call left on a node, because the node was lost or its driver ignored its
-// deadline. The next call that makes a resource of this name finds it. Its UID, which is derived from the earlier call,
-// shows that it is ours, so the new call may take it over.
+// deadline. The next call that makes a resource of this name finds it. Its UID is derived from the earlier call and so
+// proves the origin of the resource. The new call may then take over the resource.
 type leftover struct {
 	uid        writ.UID
 	run        writ.RunID
@@ -116,8 +116,8 @@ func leftoverOf(tx *journal.Tx, c *journal.Call, a mail.Arrival) (*leftover, err
 	return nil, nil
 }
 
-// takeOver plans another attempt of a call that has just failed, for the resource that an earlier call left. It keeps
-// the failure if the resource has another owner and the call does not adopt.
+// takeOver plans another attempt of a call that has just failed. The attempt takes over the resource that an earlier
+// call left. takeOver keeps the failure if the resource has another owner and the call does not adopt it.
 func (t *receiver) takeOver(c *journal.Call, left *leftover) error {
 	if left.deployment != t.run.Deployment && !c.Options.Adopt {
 		owner := &journal.Resource{Resource: writ.Resource{ResourceID: c.Resource(), Deployment: left.deployment}}

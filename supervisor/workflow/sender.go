@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// startWithin limits how long a delivery may wait in the queue of its node. After that the node refuses it and the
-	// next delivery is sent.
+	// startWithin limits how long a delivery may wait in the queue of its node. After that the node refuses the delivery,
+	// and the supervisor sends the next delivery.
 	startWithin = nodes.StartWithin
 	// startMost limits the wait of later deliveries, if long jobs take all slots of the node.
 	startMost = 15 * time.Minute
@@ -107,8 +107,8 @@ func (t *sender) sendTo(node writ.NodeID, calls []*journal.Call) error {
 	return nil
 }
 
-// cameBack returns the numbers of calls of the run that left each node in this step. The load from the journal still
-// counts them.
+// cameBack returns, by node, the number of sent calls of the run that ended or were withdrawn in this step. The load in
+// the journal still counts these calls.
 func cameBack(calls []*journal.Call) map[writ.NodeID]int {
 	back := make(map[writ.NodeID]int)
 	for _, c := range calls {
@@ -157,7 +157,7 @@ func (t *sender) deliverAgain(lost mail.Delivery) error {
 		return nil
 	}
 	if n, _ := t.Nodes.Get(c.Node); n.Admission == writ.AdmissionRemoved {
-		return nil // it receives no jobs; unstarted calls are placed elsewhere
+		return nil // the node receives no jobs; unstarted calls are placed elsewhere
 	}
 	if t.run.StopsCalls() { // the order to stop may be lost too
 		t.callBack(c)
@@ -176,7 +176,7 @@ func (t *sender) deliverAgain(lost mail.Delivery) error {
 			return err
 		}
 	}
-	// if a secret is missing now, the node reports that, unless it has done the job already
+	// if a secret is missing now, the node reports the missing secret, unless it has done the job already
 	secrets, _, err := t.secretsFor(c)
 	if err != nil {
 		return err

@@ -4,9 +4,9 @@
 // not depend on the senders of mail, the transport to nodes, or the form of people's decisions.
 //
 // A pass evaluates the script from its beginning, with the results so far. A call is claimed when its resource is
-// determined and no other run uses that resource, placed when it has a node, and sent when a job for it is queued
+// determined and no other run uses that resource. It is placed when it has a node, and sent when a job for it is queued
 // there. After a retryable failure it gets another attempt; if the job of an attempt is lost, it gets another delivery.
-// Its needs are the calls and resources that it depends on.
+// The needs of a call are the calls and resources that it depends on.
 package workflow
 
 import (
@@ -32,7 +32,7 @@ type Step struct {
 	calls   callList
 	blocked writ.RunID        // earlier open run of the same deployment, "" if none
 	genuine map[int]bool      // indexes of results in the mail that answer a sent job
-	left    map[int]*leftover // by index of the result in the mail: the resource that was in its way
+	left    map[int]*leftover // by index of the result in the mail: the resource that blocked its call
 
 	touched map[int]bool // seqs of calls to write
 	// the calls that were claimed in this step and are not placed yet, by seq: their wait states before the claim
@@ -131,7 +131,7 @@ func (t *Step) waitOn(c *journal.Call, before wait, why writ.Reason) {
 	t.delay(c, why)
 }
 
-// delay makes a planned call wait. Package watch has the call checked again every second.
+// delay makes a planned call wait. Package watch rechecks waiting calls in rotation.
 func (t *Step) delay(c *journal.Call, why writ.Reason) {
 	if !c.Why.Equal(why) {
 		c.Why, c.RetryAt = why, t.now
@@ -193,7 +193,7 @@ func (t *Step) cascade() error {
 	return nil
 }
 
-// cascader fails calls because of others. It is applied to the calls of a run in their order.
+// cascader fails calls because other calls have failed. It must be applied to the calls of a run in their order.
 type cascader struct {
 	*Step
 	causes causes

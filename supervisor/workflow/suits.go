@@ -13,7 +13,7 @@ import (
 )
 
 // unsuitable returns the error of a call whose driver would reject one of its resources: an image of another format, or
-// content that exceeds the size. It returns nil if the resources suit, or if too little is known about them.
+// too large content. It returns nil if the resources suit, or if too little is known about them.
 func (d *Draft) unsuitable(p *ProposedCall, c *journal.Call, action writ.Action) (*writ.Error, error) {
 	if !p.Op.Makes || action == writ.ActionUnchanged {
 		return nil, nil
@@ -58,7 +58,7 @@ func tooLarge(content *journal.Resource, sizeGiB any, action writ.Action) *writ.
 		WithHint("use a larger size_gib")
 }
 
-// resourceName returns the name of the resource that an argument is a handle to or names, or "".
+// resourceName returns the name of the resource in an argument that is a handle or a name, or "".
 func resourceName(arg any) string {
 	if ref, ok := arg.(map[string]any); ok {
 		arg = ref["name"]
@@ -67,7 +67,7 @@ func resourceName(arg any) string {
 	return name
 }
 
-// portsOf returns the ports of a node that a call publishes and its resource does not have there yet.
+// portsOf returns the ports of a node that a call publishes and its resource does not publish yet.
 func portsOf(op *catalog.Operation, c *journal.Call, have *journal.Resource) []placement.PortRequest {
 	if op.Effect != catalog.Make {
 		return nil
@@ -81,7 +81,7 @@ func portsOf(op *catalog.Operation, c *journal.Call, have *journal.Resource) []p
 	return slices.DeleteFunc(published.In(c.Args["publish"]), func(p placement.PortRequest) bool { return held[p.Port] })
 }
 
-// partsOf returns the parts of a node that a call asks for and its container does not have yet: an init process, and
+// partsOf returns the parts of a node that a call requests and its container does not have yet: an init process, and
 // devices.
 func partsOf(c *journal.Call, have *journal.Resource) (init bool, devices []string) {
 	if c.Kind != writ.KindContainer {
@@ -107,7 +107,7 @@ func textsIn(list any) (texts []string) {
 	return texts
 }
 
-// addPorts sets the published ports of the candidates that the calls to place may publish, too.
+// addPorts sets Ports of the candidates: the ports that are published on a node and that a call to be placed requests.
 func addPorts(t *Step, records placementReader, candidates []placement.Candidate) error {
 	wanted := make(map[placement.Port]bool)
 	for _, c := range t.calls.all {
@@ -171,8 +171,8 @@ func claimPorts(on *placement.Candidate, ports []placement.PortRequest, by writ.
 	}
 }
 
-// volumeConflict returns the error of a call that would use a volume together with a machine: a machine needs its
-// volumes alone. It returns nil for other calls. Containers can share volumes.
+// volumeConflict returns the error of a call that would use a volume together with a machine: a machine shares no
+// volumes. It returns nil for other calls. Containers can share volumes.
 func volumeConflict(d *Draft, p *ProposedCall, c *journal.Call) (*writ.Error, error) {
 	volumes := volumesOf(p.Op, d.step.calls.withResources(p.Op, c))
 	if len(volumes) == 0 {
@@ -201,8 +201,8 @@ func volumeConflict(d *Draft, p *ProposedCall, c *journal.Call) (*writ.Error, er
 	return nil, nil
 }
 
-// volumesOf returns the names of the volumes that an operation with these arguments begins to use. Names that are not
-// known yet are missing.
+// volumesOf returns the names of the volumes that an operation with these arguments begins to use. Unknown names are
+// omitted.
 func volumesOf(op *catalog.Operation, args map[string]any) []string {
 	switch op.Name() {
 	case "machine.create", "machine.attach", "container.create", "container.run":
@@ -254,8 +254,8 @@ func keepDisks(f *foresight, op *catalog.Operation, args map[string]any) {
 	f.values["disks"] = all
 }
 
-// uselessRule returns the error of network.allow for a rule that could never match on the network, or nil. It returns
-// nil if too little is known.
+// uselessRule returns the error of network.allow for a rule that could never match on the network, or nil. It also
+// returns nil if too little is known about the rule or the network.
 func (p *ProposedCall) uselessRule(c *journal.Call, network *journal.Resource) *writ.Error {
 	if p.Op.Name() != "network.allow" || network == nil || network.Operation != "network.create" || len(p.unknown) > 0 {
 		return nil

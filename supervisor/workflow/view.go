@@ -36,26 +36,27 @@ type View struct {
 type Nodes interface {
 	// Get returns a node. An unknown node counts as lost.
 	Get(id writ.NodeID) (writ.Node, bool)
-	// Away returns a node and the reason why it can receive no jobs now; the reason is zero if it can.
+	// Away returns a node and the reason why it can receive no jobs now; the reason is zero if the node can receive jobs.
 	Away(id writ.NodeID) (writ.Node, writ.Reason)
 	// Record returns a node with its keys, nil if it is unknown.
 	Record(id writ.NodeID) *journal.Node
-	// Name returns the name of a node, its ID if it is unknown.
+	// Name returns the name of a node, or the ID of an unknown node.
 	Name(id writ.NodeID) string
-	// Shared returns all nodes by name. They are never changed.
+	// Shared returns all nodes, sorted by name. The returned nodes are never changed.
 	Shared() []*writ.Node
 }
 
 // Presence reports facts from the last beats of nodes.
 type Presence interface {
-	// Works reports whether a node works on the job, whether it is ready, and the number of its beats.
+	// Works reports whether a node works on the job, whether the node is ready, and how many beats it has sent to this
+	// supervisor.
 	Works(id writ.NodeID, job writ.JobKey) (active, ready bool, beats int)
 	// Busy reports whether all slots of a node are used.
 	Busy(id writ.NodeID) bool
 }
 
-// Backlog remembers which nodes have calls that wait for room, and the project that was served there last. It saves
-// reads of the journal and may be stale; package watch corrects it.
+// Backlog remembers which nodes have calls that wait for room, and which project each node served last. It saves reads
+// of the journal and may be stale; package watch corrects it.
 type Backlog interface {
 	HasBacklog(id writ.NodeID) bool
 	SetBacklog(id writ.NodeID, backlog bool)

@@ -82,7 +82,7 @@ func (t *sender) putOnHold(c *journal.Call, h *identity.Hold) {
 	t.delay(c, t.Holds.Reason(h))
 }
 
-// keepBack makes a sent call whose delivery was lost wait for the release of a hold, because its node would start a new
+// keepBack makes a sent call wait for the release of a hold after its delivery was lost. Its node would start a new
 // delivery at once. Meanwhile the time until its EndBy does not pass.
 func (t *sender) keepBack(c *journal.Call, h *identity.Hold) {
 	if why := t.Holds.Reason(h); !c.KeptBack || !c.Why.Equal(why) {
@@ -91,8 +91,8 @@ func (t *sender) keepBack(c *journal.Call, h *identity.Hold) {
 	}
 }
 
-// addWait adds the wait of an expired run to its error: the reason of the run itself, or of its first call that waits
-// for something outside of the run.
+// addWait adds the wait of an expired run to its error. It adds the reason of the run itself, or of its first call
+// whose reason is outside of the run.
 func addWait(t *Step, why *writ.Error) {
 	waiting, reason := "it", t.run.Why
 	for _, c := range t.calls.all {
@@ -142,8 +142,8 @@ func reconciles(t *Step) bool {
 	return t.verdicts == nil && t.run.Reconciles(t.Inventories.RestoredUntil(), identity.Skew)
 }
 
-// waitsForInventories reports whether the run waits for inventories of nodes. Meanwhile all its calls wait that were
-// never sent according to the journal.
+// waitsForInventories reports whether the run waits for inventories of nodes. Meanwhile, the calls that were never sent
+// according to the journal must wait.
 func (t claimer) waitsForInventories() bool {
 	if t.run.Stop != nil || !reconciles(t.Step) {
 		return false
@@ -164,8 +164,8 @@ func (t claimer) waitsForInventories() bool {
 	return true
 }
 
-// reportingNodes returns the nodes that reported a call which was never sent according to the journal. If the call
-// leaves nothing behind, one node is enough. Otherwise, if two nodes report the call, one of them lies.
+// reportingNodes returns the nodes that reported a call which was never sent according to the journal. If any node may
+// repeat the call, it returns only one of them. Otherwise, two nodes in the result mean that one of them lies.
 func reportingNodes(t *Step, c *journal.Call) []writ.NodeID {
 	if !reconciles(t) || c.Node != "" && !neverSent(c) {
 		return nil

@@ -9,7 +9,7 @@ import (
 )
 
 // lostNow returns the lost nodes of the mail and all removed nodes that still have calls of the run. The supervisor may
-// have ended between the removal and the step that follows from it.
+// have ended after the removal and before it posted the mail about the removal.
 func (t *receiver) lostNow(told []writ.NodeID) []writ.NodeID {
 	nodes := slices.Clone(told)
 	for _, c := range t.calls.all {
@@ -73,12 +73,13 @@ type stopOrder int
 
 const (
 	stopNothing stopOrder = iota // the supervisor waits for the job
-	stopRun                      // stop all jobs of the run up to a number of resumes
+	stopRun                      // stop all jobs of the run with at most a number of resumes
 	stopJob                      // stop only this job
 )
 
-// stopOf returns the order about an active job of a call, which is nil if it is unknown. A job must be stopped if its
-// run ends, or ended, or was resumed since, or if its attempt ended without success.
+// stopOf returns the order about an active job of the call c, which is nil for an unknown call. A job must be stopped
+// if its run is being stopped, has ended or was resumed since the attempt. It must also be stopped if the call has a
+// later attempt or has ended without success.
 func stopOf(run *journal.Run, c *journal.Call, attempt int) (order stopOrder, resumes int) {
 	switch {
 	case run.State.Ended() || run.StopsCalls():

@@ -12,8 +12,8 @@ import (
 	"writ/supervisor/mail"
 )
 
-// handOvers limits how many runs are woken when a resource becomes free. More than one is woken, because the first may
-// wait for something else. Package watch wakes the others.
+// handOvers limits how many runs are woken when a resource becomes free. Several runs are woken, because the first run
+// may have another reason to wait. Package watch wakes the other runs.
 const handOvers = 4
 
 // writer writes a step into its transaction.
@@ -23,8 +23,8 @@ type writer struct {
 	events []writ.Event
 }
 
-// apply writes the step in a fixed order: the effects of results, the outcome of the pass, resends, claims and
-// placements, deliveries, the end of the run, and last the changed run and calls with their events.
+// apply writes the step in a fixed order: effects of results, outcome of the pass, resends, claims and placements,
+// deliveries, end of the run. The changed run and calls follow last, with their events.
 func (t *writer) apply(m mail.Mail, pass *pass) error {
 	for i := range t.applied {
 		if err := t.recordResult(&t.applied[i]); err != nil {
@@ -74,7 +74,7 @@ func (t *writer) adopt(pass *pass) error {
 	run := t.run
 	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
 	run.Crashes, run.Reopened = 0, false
-	if !run.Why.IsZero() { // it waited to start, or was just resumed
+	if !run.Why.IsZero() { // the run waited to start, or was just resumed
 		run.Why, t.runDirty, t.runMoved = writ.Reason{}, true, true
 	}
 	if run.State == writ.RunAccepted {
@@ -123,7 +123,7 @@ func (t *writer) handledCalls(read []int) []int {
 }
 
 // persist writes the run and the changed calls, with their events. A run in memory whose only change is that it waits
-// for other calls is not written: a step that reads the older record repeats the pass, with the same outcome.
+// for other calls is not written. A step that reads the older record repeats the pass, with the same outcome.
 func (t *writer) persist() error {
 	for _, c := range t.calls.all {
 		if !t.touched[c.Seq] {
