@@ -24,8 +24,8 @@ const (
 	maxReceived = 100    // messages of one Receive, as package queue specifies
 )
 
-// blockFor limits one blocking command. Each end of a command costs time at Redis and in this process, although nothing
-// has happened.
+// blockFor limits one blocking command. The end of a command without a message costs CPU time in Redis and in this
+// process.
 const blockFor = 5 * time.Second
 
 // messenger sends and receives the messages of streams.
