@@ -28,7 +28,7 @@ const (
 	ExitDenied      = 3
 	ExitNotFound    = 4
 	ExitConflict    = 5
-	ExitTimeout     = 6 // the wait ended; the work continues
+	ExitTimeout     = 6 // the wait ended; the work continues unless --cancel-on-exit cancels it
 	ExitPlanChanges = 7
 	ExitUnreachable = 8
 	ExitRemoved     = 9 // a runner whose node was removed from the datacenter; a restart does not help
@@ -195,7 +195,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeTimeout, Unavailable, true, 504, ExitTimeout,
-		"The answer did not arrive in time; work that has started continues.", "",
+		"The answer did not arrive in time; work that has started continues, unless `--cancel-on-exit` cancels it.", "",
 	},
 	{
 		CodeUnreachable, Unavailable, true, 503, ExitUnreachable, "No server answered.",

@@ -56,7 +56,7 @@ var exitCodes = []struct {
 	{writ.ExitDenied, "a signature or a permission was refused"},
 	{writ.ExitNotFound, "not found: no run, node, project, secret or other thing has this name"},
 	{writ.ExitConflict, "conflict: it has changed meanwhile, or several have this name"},
-	{writ.ExitTimeout, "the wait is over; the work goes on"},
+	{writ.ExitTimeout, "the wait is over; the work continues, unless `--cancel-on-exit` cancels it"},
 	{writ.ExitPlanChanges, "the plan has changes (`plan --exit-code`)"},
 	{writ.ExitUnreachable, "no server answered, or it cannot answer now"},
 	{writ.ExitUnverified, "a coordinator said what no supervisor has signed. Of `writ runner`: the datacenter removed the node"},

@@ -16,19 +16,21 @@ import (
 // leaveTime limits how long a command continues after a signal. GitHub kills a job 10 s after the first signal.
 const leaveTime = 8 * time.Second
 
-// leave ends a command whose run has not ended. If w.cancel is set, it cancels the run. It returns a sentence about the
-// state of the run.
-func leave(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w watchOptions) string {
+// leave ends a command whose run has not ended. If w.cancel is set, it cancels the run. It returns a sentence with the
+// next step, and for the end of another sentence the clause about the cancellation, "" if none was asked for.
+func leave(
+	ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w watchOptions,
+) (next, cancelled string) {
 	again := fmt.Sprintf("to see it again: writ run watch %s", id)
 	if !w.cancel {
-		return fmt.Sprintf("run %s continues; %s", id, again)
+		return fmt.Sprintf("run %s continues; %s", id, again), ""
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer stop()
 	if err := cancelLeft(ctx, env, c, id); err != nil {
-		return fmt.Sprintf("run %s is NOT cancelled: %v; to cancel it: writ run cancel %s", id, err, id)
+		return fmt.Sprintf("run %s is NOT cancelled: %v; to cancel it: writ run cancel %s", id, err, id), "; it is NOT cancelled"
 	}
-	return again
+	return again, "; it is being cancelled (--cancel-on-exit)"
 }
 
 // cancelLeft cancels a run that this command has submitted.

@@ -39,11 +39,13 @@ func stopWatching(
 	cause := writ.AsError(err)
 	switch {
 	case ctx.Err() != nil:
-		err = terminal.Interrupted(leave(ctx, env, c, id, w))
-		cause = writ.Errorf(writ.CodeTimeout, "the command was interrupted before run %s ended%s", id, why)
+		next, cancelled := leave(ctx, env, c, id, w)
+		err = terminal.Interrupted(next)
+		cause = writ.Errorf(writ.CodeTimeout, "the command was interrupted before run %s ended%s%s", id, why, cancelled)
 	case timedOut:
-		cause = writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s%s", id, w.timeout, why).
-			WithHint("%s", leave(ctx, env, c, id, w))
+		next, cancelled := leave(ctx, env, c, id, w)
+		cause = writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s%s%s", id, w.timeout, why, cancelled).
+			WithHint("%s", next)
 		err = cause
 	// Another error, for example an expired login certificate.
 	case !slices.Contains([]writ.Code{writ.CodeNotFound, writ.CodeUsage}, writ.CodeOf(err)):

@@ -146,7 +146,8 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 	submission, err := c.Orders.Submit(ctx, signed)
 	switch {
 	case err != nil && s.cancel && ctx.Err() != nil: // the coordinator may have received the submission
-		return terminal.Interrupted(leave(ctx, env, c, client.RunOf(signed), s.watchOptions))
+		next, _ := leave(ctx, env, c, client.RunOf(signed), s.watchOptions)
+		return terminal.Interrupted(next)
 	case err != nil:
 		return err
 	}
