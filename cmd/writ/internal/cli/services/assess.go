@@ -241,10 +241,14 @@ func (a *assessor) assessRun(ctx context.Context, run api.Run) error {
 	about := "run " + string(run.ID)
 	if run.State.Ended() {
 		r := s.Explain()
-		a.add(problem{
+		p := problem{
 			About: about, What: fmt.Sprintf("%s: %s", cli.StateClause(writ.RunState(run.State)), r.Why), Next: r.Next.Line,
 			Does: r.Does,
-		})
+		}
+		if r.First != "" {
+			p.What += "; first: " + r.First
+		}
+		a.add(p)
 		return nil
 	}
 	if !a.datacenter.IsConnected() { // the disconnected datacenter is the reason of every wait

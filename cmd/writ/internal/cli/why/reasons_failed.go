@@ -11,11 +11,13 @@ import (
 	"writ/coord/remedy"
 )
 
-// whyFailed explains the failure of the run by its first cause.
+// whyFailed explains the failure of the run by its first cause. A resume alone would fail again in the same way, so the
+// hint of the failure is the step before it.
 func (s *Situation) whyFailed() Reason {
 	run := s.Run
 	why := said(run.Failure, run.Reason, "it failed")
-	next, again := command("writ run resume "+string(run.ID)), false
+	resume := command("writ run resume " + string(run.ID))
+	next, again := resume, false
 	switch f := run.Failure; {
 	case f == nil:
 	case f.Seq > 0 && f.Seq <= len(s.Calls):
@@ -46,16 +48,21 @@ func (s *Situation) whyFailed() Reason {
 	if run.Failure != nil && run.Failure.Position != "" {
 		why += strings.Join(append([]string{", at " + run.Failure.Position}, TraceLines(run.Failure)...), ", ")
 	}
-	if run.Failure != nil && run.Failure.Hint != "" {
-		why += "; " + run.Failure.Hint
-	}
 	if !s.now.Before(run.Deadline) {
 		next, again = command(s.again().submit()), true
+	}
+	first := ""
+	switch {
+	case run.Failure == nil || run.Failure.Hint == "":
+	case next == resume:
+		first = run.Failure.Hint
+	default:
+		why += "; " + run.Failure.Hint
 	}
 	if again {
 		why += s.again().unknown()
 	}
-	return Reason{Why: why, Next: next}
+	return Reason{Why: why, First: first, Next: next}
 }
 
 // command returns a command line without a verb of package remedy.

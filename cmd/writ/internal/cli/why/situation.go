@@ -18,8 +18,9 @@ import (
 
 // Reason is the cause of a state, with the command to type next.
 type Reason struct {
-	Why  string         `json:"why"`
-	Next remedy.Command `json:"next,omitzero"`
+	Why   string         `json:"why"`
+	First string         `json:"first,omitempty"` // the step without which Next fails again, "" if unknown
+	Next  remedy.Command `json:"next,omitzero"`
 
 	named bool // Why contains Next
 }
@@ -184,7 +185,10 @@ func (r RunReasons) Text() string {
 	for _, l := range r.Again {
 		fmt.Fprintf(&b, "  lost with %s: %s\n", terminal.Clean(l.Node), terminal.Clean(l.String()))
 	}
-	if !r.Next.IsZero() {
+	switch {
+	case r.First != "":
+		fmt.Fprintf(&b, "first: %s\nthen: %s\n", terminal.Clean(r.First), terminal.Clean(r.Next.Line))
+	case !r.Next.IsZero():
 		writeNext(&b, "", r.Next.First(), r.Next.Line, r.Does)
 	}
 	return b.String()

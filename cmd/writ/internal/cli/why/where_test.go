@@ -3,6 +3,7 @@ package why
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/coord/api"
@@ -46,5 +47,25 @@ func TestFailureShowsItsLine(t *testing.T) {
 	s := &Situation{Run: api.Run{ID: "r", State: api.RunStateFailed, Failure: f}, payload: payload}
 	if got := s.Explain().Text(); !strings.Contains(got, excerpt) {
 		t.Errorf("explain lacks the line:\n%s", got)
+	}
+}
+
+// A resume before the missing capacity exists would fail again.
+func TestResumeFollowsTheHintOfTheFailure(t *testing.T) {
+	t.Parallel()
+	f := &writ.Failure{Error: *writ.Errorf(writ.CodeNoCapacity, "no node will do").WithHint("add a node"), Seq: 1}
+	now := time.Now()
+	s := &Situation{
+		Run:   api.Run{ID: "r", State: api.RunStateFailed, Failure: f, Deadline: now.Add(time.Hour)},
+		Calls: []writ.Call{{Seq: 1, Operation: "volume.create", State: writ.CallFailed, Error: &f.Error}}, now: now,
+	}
+	got := s.Explain().Text()
+	if !strings.HasSuffix(got, "failed: NO_CAPACITY: no node will do\nfirst: add a node\nthen: writ run resume r\n") {
+		t.Errorf("the text is\n%s", got)
+	}
+	s.now = now.Add(2 * time.Hour)
+	got = s.Explain().Text()
+	if !strings.Contains(got, "no node will do; add a node") || strings.Contains(got, "then: ") {
+		t.Errorf("after the deadline, the text is\n%s", got)
 	}
 }
