@@ -18,7 +18,7 @@ func TestNodeIsLocatedByNameOrID(t *testing.T) {
 		{ID: "4", Name: "n2", Datacenter: "west"}, {ID: "5", Name: "n3", Datacenter: "unknown"},
 	}
 	for node, want := range map[string][]string{"n1": {"east", "west"}, "n2": {"west"}, "4": {"west"}, "n3": nil, "n4": nil} {
-		if got := datacentersOf(node, nodes, roster); !slices.Equal(got, want) {
+		if got := DatacentersOf(node, nodes, roster); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", node, got, want)
 		}
 	}

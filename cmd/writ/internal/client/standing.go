@@ -172,14 +172,15 @@ func (c Nodes) locate(ctx context.Context, roster *identity.Roster, name NodeNam
 	if err != nil {
 		return missing
 	}
-	if in := datacentersOf(name.Node, nodes, roster); len(in) > 0 {
+	if in := DatacentersOf(name.Node, nodes, roster); len(in) > 0 {
 		return e.WithHint("the coordinator lists %s in %s: add --dc %s", name.Node, strings.Join(in, " and "), in[0])
 	}
 	return missing
 }
 
-// datacentersOf returns the sorted names of the datacenters with a node of this name or id.
-func datacentersOf(node string, nodes []writ.Node, roster *identity.Roster) (names []string) {
+// DatacentersOf returns the sorted names of the datacenters with a node of this name or id. A coordinator that supplied
+// the nodes can hide some and invent others.
+func DatacentersOf(node string, nodes []writ.Node, roster *identity.Roster) (names []string) {
 	for _, n := range nodes {
 		if n.Name != node && string(n.ID) != node {
 			continue

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/redact"
+	"writ/coord/api"
 	"writ/identity"
 )
 
@@ -137,12 +139,35 @@ func namedNode(ctx context.Context, env *cli.Env, name nodeFlags) (*client.Clien
 	if err != nil {
 		return nil, nil, writ.Node{}, err
 	}
+	if name.Datacenter == "" && len(roster.Datacenters) > 1 && env.Interactive() {
+		if name.Datacenter, err = askDatacenter(ctx, env, c, roster, name.Node); err != nil {
+			return nil, nil, writ.Node{}, err
+		}
+	}
 	find := c.Nodes.Find
 	if name.removed {
 		find = c.Nodes.FindOrRemoved
 	}
 	n, err := find(ctx, roster, name.NodeName)
 	return c, roster, n, err
+}
+
+// askDatacenter asks the user to confirm the datacenter of a node, and returns its name. It returns "" unless the
+// coordinator lists the node in exactly one datacenter. The datacenter is part of the signed decision, and a hostile
+// coordinator could list the node in another one. So a command without a terminal needs --dc.
+func askDatacenter(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, node string,
+) (string, error) {
+	nodes, err := c.Nodes.List(ctx, api.ListNodesParams{})
+	if err != nil {
+		return "", err
+	}
+	in := client.DatacentersOf(node, nodes, roster)
+	if len(in) != 1 {
+		return "", nil
+	}
+	return in[0], cli.ConfirmSigning(env, fmt.Sprintf("sign for node %s of %s, where the coordinator lists it", node, in[0]),
+		"name the datacenter with --dc NAME")
 }
 
 // decideNode signs and submits a decision about the node that the user named. fill sets the decision.
