@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -223,4 +224,54 @@ container.create("web", {image: "`+image+`"})
 	if out := s.Writ("deployment", "script", "web", "-o", "json"); !strings.Contains(out, first) || strings.Contains(out, second) {
 		t.Errorf("the images are %s", out)
 	}
+}
+
+// While a registry does not answer, the author can sign the digest of the last revision again. The command never does so
+// by itself: the author may expect that the tag has moved.
+func TestSubmitOffersDigestOfLastRevision(t *testing.T) {
+	t.Parallel()
+	s, registry := testcluster.New(t), ociregistry.StartPlain(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	web, side := registry.Host+"/team/web:1", registry.Host+"/team/side:1"
+	first := registry.Push(t, "team/web:1", empty.Image)
+	registry.Push(t, "team/side:1", empty.Image)
+	script := func(version string) {
+		s.Script("web.tengo", `container := import("container")
+container.create("web", {image: "`+web+`", env: {VERSION: "`+version+`"}})
+container.create("side", {image: "`+side+`"})
+`)
+	}
+	script("1")
+	s.Writ("submit", "web.tengo", "--deployment", "web")
+	registry.Before(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	script("2")
+	flags := "--image " + web + "@" + first + " --image " + side + "@" + first
+	hint := "if revision 1 of web has the image that you mean, sign its digest again: add "
+	_, said, code := s.Try("submit", "web.tengo", "--deployment", "web")
+	if at := strings.Index(said, hint); code != writ.ExitUnreachable || at < 0 || !sameWords(said[at+len(hint):], flags) {
+		t.Errorf("submit: exit %d, want the flags %s\n%s", code, flags, said)
+	}
+	if _, said, code := s.Try("plan", "web.tengo", "--deployment", "web"); code != 0 || !strings.Contains(said, hint) {
+		t.Errorf("plan: exit %d\n%s", code, said)
+	}
+	if got := s.Writ("deployment", "history", "web", "-o", "name"); got != "1\n" {
+		t.Fatalf("a text was signed: %q", got)
+	}
+	if _, said, code := s.Try("submit", "web.tengo", "--deployment", "other"); code != writ.ExitUnreachable ||
+		!strings.Contains(said, "if you know the digest") {
+		t.Errorf("a new deployment: exit %d\n%s", code, said)
+	}
+	s.Writ(append([]string{"submit", "web.tengo", "--deployment", "web"}, strings.Fields(flags)...)...)
+	if out := s.Writ("deployment", "script", "web", "-o", "json"); !strings.Contains(out, web+"@"+first) {
+		t.Errorf("revision 2 has the images of %s", out)
+	}
+}
+
+// sameWords reports whether the first line of a text has these words, in any order.
+func sameWords(text, words string) bool {
+	line, _, _ := strings.Cut(text, "\n")
+	return slices.Equal(slices.Sorted(slices.Values(strings.Fields(line))), slices.Sorted(slices.Values(strings.Fields(words))))
 }

@@ -287,7 +287,7 @@ func conclude(env *cli.Env, roster *identity.Roster, run api.Run, end client.End
 	}
 	if end.State != writ.RunSucceeded {
 		noteUnsure(env, end)
-		return runview.Failed(env, run, end.Failure, w.script, w.bundle)
+		return runview.Failed(env, run, withResume(run, end.Failure, time.Now()), w.script, w.bundle)
 	}
 	run.Output = end.Output
 	env.Done("run %s succeeded in %s with %s, signed by the supervisor of %s",

@@ -208,9 +208,10 @@ func Order(
 	if err != nil {
 		return order, err
 	}
-	err = registry.ResolveImages(ctx, &order, roster, o.Images, registry.Resolver{}.Resolve)
+	err = resolveImages(ctx, c, roster, &order, o.Images)
 	if err != nil && o.Planning {
 		env.Warn("%v: the plan has no digests of images", err)
+		env.Note("  %s", writ.AsError(err).Hint)
 		err = nil
 	}
 	return order, err
