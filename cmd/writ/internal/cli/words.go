@@ -178,6 +178,18 @@ func DriverName(c writ.Call) string {
 	return c.Driver
 }
 
+// OnlyURL describes the update of an image, whose only mutable field is its url. The node does not request the new url
+// while it has the content. Otherwise an unavailable server would fail a script without a download.
+const OnlyURL = "the content stays; the new url is not checked before the next fetch"
+
+// ChangeText formats the change of a call, "" without a change.
+func ChangeText(c writ.Call) string {
+	if c.Operation == "image.fetch" && c.Change == writ.ChangeUpdated {
+		return string(c.Change) + " (" + OnlyURL + ")"
+	}
+	return string(c.Change)
+}
+
 // StateText formats the state of a resource, with its health: "running, healthy".
 func StateText(s writ.Standing) string {
 	if s.Health == "" {

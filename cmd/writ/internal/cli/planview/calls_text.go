@@ -90,7 +90,7 @@ func (t callsText) fields(c *scripts.PlannedCall, p *writ.PreviewedCall) {
 		}
 		t.line("      %s: %s → %s", terminal.Clean(f.Field), from, t.short(c.Args[f.Field]))
 	}
-	if effect := replacement(c, p); effect != "" {
+	if effect := updateEffect(c, p); effect != "" {
 		t.line("      %s %s", t.Paint(terminal.Changed, "effect:"), effect)
 	}
 }

@@ -5,9 +5,18 @@ import (
 	"slices"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/sal/catalog"
 	"writ/scripts"
 )
+
+// updateEffect describes the effect of an update beyond its changed fields, or returns "".
+func updateEffect(c *scripts.PlannedCall, p *writ.PreviewedCall) string {
+	if c.Operation == "image.fetch" && p.Action == writ.ActionUpdate {
+		return cli.OnlyURL
+	}
+	return replacement(c, p)
+}
 
 // replacement describes how an update replaces a running container, "" if the container keeps running.
 func replacement(c *scripts.PlannedCall, p *writ.PreviewedCall) string {

@@ -66,3 +66,16 @@ func TestPlanShowsReplacementOfContainer(t *testing.T) {
 		t.Errorf("the first published port: %q", got)
 	}
 }
+
+// The node requests no URL for content that it has.
+func TestPlanShowsUncheckedURL(t *testing.T) {
+	call := new(scripts.PlannedCall)
+	call.Operation = "image.fetch"
+	preview := &writ.PreviewedCall{Action: writ.ActionUpdate, Fields: []writ.FieldChange{{Field: "url"}}}
+	if got := updateEffect(call, preview); !strings.Contains(got, "the new url is not checked") {
+		t.Errorf("update: %q", got)
+	}
+	if preview.Action = writ.ActionCreate; updateEffect(call, preview) != "" {
+		t.Error("a new image has an effect line")
+	}
+}

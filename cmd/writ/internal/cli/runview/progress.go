@@ -174,5 +174,5 @@ func changeOf(c writ.Call) string {
 	if c.Change == writ.ChangeNone {
 		return ""
 	}
-	return ": " + string(c.Change)
+	return ": " + cli.ChangeText(c)
 }

@@ -23,6 +23,22 @@ func TestProgressShortensLongFailures(t *testing.T) {
 	}
 }
 
+func TestProgressShowsUncheckedURL(t *testing.T) {
+	t.Parallel()
+	said := new(testenv.Log)
+	p := NewProgress(&terminal.Terminal{Notices: terminal.Notices{Err: said}}, nil, time.Time{})
+	for seq, change := range []writ.Change{writ.ChangeUpdated, writ.ChangeCreated} {
+		p.event(api.Event{Call: &writ.Call{
+			Seq: seq + 1, Operation: "image.fetch", State: writ.CallSucceeded, Node: "1", NodeName: "n1", Change: change,
+		}})
+	}
+	want := "✓ 1 image.fetch on n1, -: updated (the content stays; the new url is not checked before the next fetch)\n" +
+		"✓ 2 image.fetch on n1, -: created\n"
+	if got := said.String(); got != want {
+		t.Errorf("it shows\n%swant\n%s", got, want)
+	}
+}
+
 // The stream of a run repeats earlier events. Events that the user has seen, or that precede a resume, are not shown
 // again.
 func TestProgressOmitsRepeatsAndTheTimeBeforeAResume(t *testing.T) {
