@@ -298,10 +298,12 @@ type supervisor struct {
 	place   *fixture
 	dc      writ.DatacenterID
 	journal string
-	dialer  *link.Dialer
-	stop    func()       // and waits
-	refuses func() error // called before each submission
-	roster  *identity.Roster
+	// restored is when it found that its journal is a backup.
+	restored time.Time
+	dialer   *link.Dialer
+	stop     func()       // and waits
+	refuses  func() error // called before each submission
+	roster   *identity.Roster
 
 	mu       sync.Mutex
 	rosters  [][]byte
@@ -339,7 +341,7 @@ func dial(p *fixture, dc writ.DatacenterID, change func(s *supervisor)) *supervi
 		Hello: func() link.Hello {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return link.Hello{Datacenter: dc, Journal: s.journal, Version: "test", Epoch: 1, Roster: s.roster.Version,
+			return link.Hello{Datacenter: dc, Journal: s.journal, Version: "test", Epoch: 1, Roster: s.roster.Version, Restored: s.restored,
 				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbNodes, link.VerbCertificates, link.VerbHolds, link.VerbBoots}}
 		},
 		Sign: func(h link.Hello, nonce []byte, url string) ([]byte, error) {

@@ -74,4 +74,11 @@ func TestListMarksOutdatedStates(t *testing.T) {
 	}
 	away := api.UnheardStateAway
 	check(map[string]api.UnheardState{"a": away, "b": away, "c": away, "d": away, "e": away}, datacenter().Heard.Equal)
+
+	// A restored journal without events and without nodes.
+	restored := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	connect(p, vienna, func(s *supervisor) { s.journal, s.restored = "restored", restored })
+	if d := datacenter(); !d.Restored.Equal(restored) {
+		t.Errorf("the journal was restored at %s", d.Restored)
+	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,5 +78,48 @@ func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(s.Dir, "dc1.tar")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the backup: %v, %v", info.Mode(), err)
+	}
+}
+
+// A directory that was copied after a kill without journal.db-wal lacks the newest records, and the supervisor starts
+// with it.
+func TestIncompleteCopyOfJournalIsNamed(t *testing.T) {
+	t.Parallel()
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	s.Script("volume.tengo", "import(\"volume\").create(\"data\", {size_gib: 1})\n")
+	s.Writ("submit", "volume.tengo")
+	if out, _, _ := s.Try("doctor", "--journal", "dc1/journal.db"); strings.Contains(out, "journal.db-wal") {
+		t.Errorf("before the loss, the doctor shows\n%s", out)
+	}
+	seen := func() (head struct{ Seq int64 }) {
+		text, err := os.ReadFile(filepath.Join(s.Dir, "dc1", "journal.mark"))
+		if err == nil {
+			err = json.Unmarshal(text, &head)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return head
+	}
+	s.Until("the mark has the events of the run", func(context.Context) bool { return seen().Seq > 5 })
+	s.Kill("dc1")
+	for _, suffix := range []string{"-wal", "-shm"} {
+		if err := os.Remove(filepath.Join(s.Dir, "dc1", "journal.db"+suffix)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, _, code := s.Try("doctor", "--journal", "dc1/journal.db"); code != writ.ExitFailed ||
+		!strings.Contains(out, "is a backup, or a copy without journal.db-wal: it ends at event ") {
+		t.Errorf("the doctor: exit %d\n%s", code, out)
+	}
+	s.Restart("dc1")
+	const restored = "its journal is a backup, or a copy without its newest records: found at "
+	s.Until("the datacenter is connected again", func(context.Context) bool {
+		return strings.Contains(s.Writ("dc", "list"), restored)
+	})
+	if out, _, _ := s.Try("doctor"); !strings.Contains(out, "datacenter dc1: ") || !strings.Contains(out, restored) ||
+		!strings.Contains(out, "fix: if the directory is a copy without journal.db-wal, stop the supervisor") {
+		t.Errorf("the doctor shows\n%s", out)
 	}
 }

@@ -290,6 +290,9 @@ type Datacenter struct {
 	Reason string `json:"reason,omitempty,omitzero"`
 	Region string `json:"region"`
 
+	// Restored when its supervisor found that its journal is a backup, or a copy without its newest records; absent if that never happened
+	Restored time.Time `json:"restored,omitempty,omitzero"`
+
 	// Roster the version that its supervisor had when it connected
 	Roster int `json:"roster,omitempty,omitzero"`
 

@@ -29,6 +29,7 @@ func (v *View) Datacenters(ctx context.Context) ([]api.Datacenter, error) {
 		if s, connected := v.Links.Session(d.ID); connected {
 			shown.Heard = time.Time{}
 			shown.Health, shown.Version, shown.Roster, shown.Connected = api.DatacenterHealthHealthy, s.Hello.Version, s.Hello.Roster, s.Since.UTC()
+			shown.Restored = s.Hello.Restored
 			if shown.Fault = s.Fault(); shown.Fault != "" {
 				shown.Health = api.DatacenterHealthFaulty
 			}

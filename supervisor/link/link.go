@@ -64,7 +64,10 @@ type Hello struct {
 	Verbs      []Verb            `json:"verbs"`
 	Epoch      int64             `json:"epoch"`
 	Roster     int               `json:"roster"` // version
-	Signature  []byte            `json:"signature"`
+	// Restored is when the supervisor found that its journal is a backup, or a copy without its newest records. It is
+	// zero if that never happened, or if the supervisor is of an earlier version.
+	Restored  time.Time `json:"restored,omitzero"`
+	Signature []byte    `json:"signature"`
 }
 
 // Welcome ends the handshake.

@@ -24,7 +24,7 @@ func (l *Links) hello(generation string) link.Hello {
 	return link.Hello{
 		Datacenter: l.Datacenter, Journal: generation, Version: l.Version,
 		Verbs: link.ToSupervisor,
-		Epoch: l.Epoch, Roster: l.Rosters.Current().Version,
+		Epoch: l.Epoch, Roster: l.Rosters.Current().Version, Restored: l.Journal.ReconcilesUntil(),
 	}
 }
 

@@ -159,6 +159,18 @@ func Unheard(n writ.Node) string {
 	return fmt.Sprintf("is %s since %s", n.Liveness, Clock(n.LastBeat))
 }
 
+// restoredFor is how long the restore of a journal is shown. Runs and resources that it lost are missed within days.
+const restoredFor = 7 * 24 * time.Hour
+
+// RestoredText describes the journal of a datacenter that came from a backup, or is a copy without its newest records. It
+// returns "" if that never happened, or long ago.
+func RestoredText(d api.Datacenter, now time.Time) string {
+	if d.Restored.IsZero() || now.Sub(d.Restored) > restoredFor {
+		return ""
+	}
+	return "its journal is a backup, or a copy without its newest records: found at " + Clock(d.Restored)
+}
+
 // SignedBy formats the signer, and the certificate if there is one.
 func SignedBy(name string, c *identity.Certificate) string {
 	if c == nil {

@@ -80,6 +80,10 @@ func examineDatacenters(ctx context.Context, c *client.Client, roster *identity.
 		if what := held[d.ID]; what != "" {
 			f.State, f.Detail, f.Fix = suspect, what, "`writ hold list` shows the holds and the commands that release them"
 		}
+		if what := cli.RestoredText(d, time.Now()); what != "" {
+			f.State, f.Detail = suspect, strings.TrimPrefix(f.Detail+"; "+what, "; ")
+			f.Fix = strings.TrimPrefix(f.Fix+"; "+mendRestored, "; ")
+		}
 		switch {
 		case !d.Enabled:
 			f.State, f.Detail = suspect, d.Reason

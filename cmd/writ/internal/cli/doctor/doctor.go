@@ -60,6 +60,10 @@ const (
 // mendFault is the fix for a daemon that reports a fault of its store or its Redis.
 const mendFault = "remove the cause that is named, and the daemon continues; replace a damaged store with `writ restore --data DIR FILE`"
 
+// mendRestored is the fix for a journal that lost its end.
+const mendRestored = "if the directory is a copy without journal.db-wal, stop the supervisor, and copy the whole " +
+	"directory again. Otherwise check `writ resource list` and `writ run list --why`"
+
 // doctorPatience limits each request to another machine.
 const doctorPatience = 5 * time.Second
 

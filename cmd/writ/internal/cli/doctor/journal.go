@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/daemon/supervisord"
 	"writ/supervisor/journal"
 )
 
@@ -29,6 +31,9 @@ func examineJournal(ctx context.Context, place string, pause func()) []finding {
 	read := readCopy
 	if strings.HasPrefix(place, "@") || strings.Contains(place, "://") {
 		read = readServer
+	}
+	if found := examineMark(ctx, place); len(found) > 0 {
+		return found
 	}
 	open, sleepers, err := read(ctx, place)
 	if err == nil && len(sleepers) > 0 {
@@ -59,27 +64,62 @@ func examineJournal(ctx context.Context, place string, pause func()) []finding {
 	return found
 }
 
+// examineMark returns a finding for a journal in a file that is older than the mark beside it, which the supervisor
+// updates every 10 s: the file is a backup, or it was copied without its newest records in journal.db-wal. The supervisor
+// would start with it.
+func examineMark(ctx context.Context, file string) []finding {
+	dir := filepath.Dir(file)
+	seen, err := supervisord.Seen(dir) // before the journal, which may grow meanwhile
+	if err != nil || seen == (journal.Head{}) {
+		return nil
+	}
+	var head journal.Head
+	err = withCopy(ctx, file, func(j *journal.Journal) (err error) {
+		head, err = j.Head(ctx)
+		return err
+	})
+	if err != nil || !head.Behind(seen) {
+		return nil
+	}
+	return []finding{{
+		Check: "journal", State: ill,
+		Detail: fmt.Sprintf("%s is a backup, or a copy without journal.db-wal: it ends at event %d, and the supervisor has "+
+			"recorded event %d", file, head.Seq, seen.Seq),
+		Fix: "stop the supervisor, and copy the whole directory again. If the newest records are lost: " +
+			"writ restore --mark --data " + cli.ShellWord(dir),
+	}}
+}
+
 // readCopy returns the number of open runs in a journal, and the open runs that no event would wake. It reads a copy,
 // because opening a journal upgrades it, and only the supervisor may do that.
 func readCopy(ctx context.Context, file string) (open int, sleepers []journal.Sleeper, err error) {
+	err = withCopy(ctx, file, func(j *journal.Journal) (err error) {
+		open, sleepers, err = sleepersOf(ctx, j)
+		return err
+	})
+	return open, sleepers, err
+}
+
+// withCopy calls do with a copy of a journal, and deletes the copy.
+func withCopy(ctx context.Context, file string, do func(j *journal.Journal) error) (err error) {
 	if _, err := os.Stat(file); err != nil {
-		return 0, nil, fmt.Errorf("read the journal: %w", err)
+		return fmt.Errorf("read the journal: %w", err)
 	}
 	dir, err := os.MkdirTemp("", "writ-doctor-*")
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	copied := filepath.Join(dir, "journal.db")
 	if err := journal.Copy(ctx, file, copied); err != nil {
-		return 0, nil, fmt.Errorf("read the journal: %w", err)
+		return fmt.Errorf("read the journal: %w", err)
 	}
 	j, err := journal.Open(ctx, copied)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	return sleepersOf(ctx, j)
+	return do(j)
 }
 
 // readServer does the same as readCopy for a journal in PostgreSQL, without a copy.

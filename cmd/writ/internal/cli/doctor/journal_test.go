@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,5 +72,39 @@ func doctorFindsSleepers(t *testing.T, place string) {
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestDoctorNamesIncompleteJournal(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "journal.db")
+	j, err := journal.Open(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	epoch, err := j.BeginEpoch(t.Context(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		seq   int64
+		state string
+	}{"complete": {0, healthy}, "behind its mark": {32, ill}} {
+		mark := fmt.Appendf(nil, `{"epoch":%d,"seq":%d}`, epoch, tt.seq)
+		if err := os.WriteFile(filepath.Join(dir, "journal.mark"), mark, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found := examineJournal(t.Context(), file, func() {})
+		if len(found) != 1 || found[0].State != tt.state {
+			t.Fatalf("%s: %+v", name, found)
+		}
+		if says := strings.Contains(found[0].Detail, "it ends at event 0, and the supervisor has recorded event 32"); says != (tt.state == ill) {
+			t.Errorf("%s: %+v", name, found)
+		}
 	}
 }

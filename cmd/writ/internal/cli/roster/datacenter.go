@@ -1,6 +1,7 @@
 package roster
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -61,7 +62,7 @@ func datacenterListCommand(env *cli.Env) *cobra.Command {
 				cli.Column("HEALTH", func(d api.Datacenter) string { return string(d.Health) }),
 				cli.Column("SINCE", sinceOf),
 				cli.Column("LABELS", func(d api.Datacenter) string { return writ.LabelsText(d.Labels) }),
-				cli.Column("WHY NOT", func(d api.Datacenter) string { return d.Reason }),
+				cli.Column("WHY NOT", func(d api.Datacenter) string { return cmp.Or(d.Reason, cli.RestoredText(d, time.Now())) }),
 				cli.Column("HOLDS", func(d api.Datacenter) string { return held[d.ID] }),
 				cli.Column("NEXT", nextOf),
 				cli.Wide("VERSION", func(d api.Datacenter) string { return d.Version }),
@@ -81,9 +82,12 @@ func sinceOf(d api.Datacenter) string {
 	return cli.Age(d.Heard)
 }
 
-// nextOf returns the command that reconnects a disconnected datacenter. It is incomplete, because only the host of the
-// supervisor has the other arguments.
+// nextOf returns the command that reconnects a disconnected datacenter, or explains a restored one. The first is
+// incomplete, because only the host of the supervisor has the other arguments.
 func nextOf(d api.Datacenter) string {
+	if d.Enabled && d.IsConnected() && cli.RestoredText(d, time.Now()) != "" {
+		return "writ doctor"
+	}
 	if !d.Enabled || d.IsConnected() {
 		return ""
 	}

@@ -58,6 +58,12 @@ func (m marks) Heard() error {
 	return m.keep(text)
 }
 
+// Seen returns the last known head of the journal in a data directory. It is zero without a mark.
+func Seen(dir string) (journal.Head, error) {
+	text, err := marks{dir}.text()
+	return text.Head, err
+}
+
 // said returns the operator's last note, or "".
 func (m marks) said() (string, error) {
 	text, err := os.ReadFile(filepath.Join(m.dir, backup.RestoredMark))
