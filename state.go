@@ -58,7 +58,8 @@ const (
 	LivenessLost   Liveness = "lost"   // no beat for 60 s, or the roster's value
 
 	// LivenessUnknown is set by coordinators only, for the nodes of a datacenter that is not connected.
-	LivenessUnknown Liveness = "unknown"
+	LivenessUnknown   Liveness = "unknown"
+	LivenessForgotten Liveness = "forgotten" // set by coordinators only: the datacenter has no record of the node
 )
 
 // Move is a legal move of a state machine and its cause.

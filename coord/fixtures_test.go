@@ -309,9 +309,10 @@ type supervisor struct {
 	rosters  [][]byte
 	accepted []writ.RunID
 	events   []writ.EncodedEvent
-	nodes    []link.NodeNow // live state of its nodes
-	holds    []link.Hold    // its holds
-	starting link.BootList  // its booting machines; an answer has bootsAtOnce of them
+	nodes    []link.NodeNow // live state of its nodes; the others have the state of their events
+	told     map[writ.NodeID]writ.Node
+	holds    []link.Hold   // its holds
+	starting link.BootList // its booting machines; an answer has bootsAtOnce of them
 	changed  chan struct{}
 
 	certificate [2]time.Time // validity of its certificate
@@ -335,7 +336,10 @@ func (s *supervisor) leave() {
 }
 
 func dial(p *fixture, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
-	s := &supervisor{place: p, dc: dc, journal: "journal of " + string(dc), changed: make(chan struct{}), roster: firstRoster()}
+	s := &supervisor{
+		place: p, dc: dc, journal: "journal of " + string(dc), changed: make(chan struct{}), roster: firstRoster(),
+		told: make(map[writ.NodeID]writ.Node),
+	}
 	s.dialer = &link.Dialer{
 		URL: p.PublicURL,
 		Hello: func() link.Hello {
@@ -422,6 +426,11 @@ func (s *supervisor) nodesNow() []link.NodeNow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := slices.Clone(s.nodes)
+	for id, n := range s.told {
+		if !slices.ContainsFunc(all, func(now link.NodeNow) bool { return now.ID == id }) {
+			all = append(all, link.NodeNowOf(n))
+		}
+	}
 	for i := range all {
 		now := wholeNode(writ.Node{Admission: all[i].Admission, Scheduling: all[i].Scheduling, Liveness: all[i].Liveness})
 		all[i].Admission, all[i].Scheduling, all[i].Liveness = now.Admission, now.Scheduling, now.Liveness
@@ -439,6 +448,9 @@ func (s *supervisor) tell(events ...writ.Event) {
 	defer s.mu.Unlock()
 	for _, e := range events {
 		e = whole(e)
+		if e.Node != nil {
+			s.told[e.Node.ID] = *e.Node
+		}
 		e.Seq, e.Time = int64(len(s.events)+1), time.Now().UTC()
 		text, err := json.Marshal(e)
 		if err != nil {

@@ -81,4 +81,15 @@ func TestListMarksOutdatedStates(t *testing.T) {
 	if d := datacenter(); !d.Restored.Equal(restored) {
 		t.Errorf("the journal was restored at %s", d.Restored)
 	}
+	forgotten := api.UnheardStateForgotten
+	check(map[string]api.UnheardState{"a": forgotten, "b": forgotten, "c": forgotten, "d": api.UnheardStateLost}, beat.Equal)
+	nodes, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{}))
+	if err != nil || len(nodes.Items) != 3 {
+		t.Fatalf("%+v, %v", nodes, err)
+	}
+	for _, n := range nodes.Items {
+		if n.Liveness != writ.LivenessForgotten {
+			t.Errorf("node %s is %s", n.Name, n.Liveness)
+		}
+	}
 }

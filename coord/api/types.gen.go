@@ -98,15 +98,18 @@ func (e Topic) Valid() bool {
 
 // Defines values for UnheardState.
 const (
-	UnheardStateAway   UnheardState = "away"
-	UnheardStateLost   UnheardState = "lost"
-	UnheardStateSilent UnheardState = "silent"
+	UnheardStateAway      UnheardState = "away"
+	UnheardStateForgotten UnheardState = "forgotten"
+	UnheardStateLost      UnheardState = "lost"
+	UnheardStateSilent    UnheardState = "silent"
 )
 
 // Valid indicates whether the value is a known member of the UnheardState enum.
 func (e UnheardState) Valid() bool {
 	switch e {
 	case UnheardStateAway:
+		return true
+	case UnheardStateForgotten:
 		return true
 	case UnheardStateLost:
 		return true
@@ -1023,11 +1026,11 @@ type Unheard struct {
 	// Since when the datacenter or the node was last heard of; absent if that is unknown
 	Since time.Time `json:"since,omitempty,omitzero"`
 
-	// State the datacenter is `away`, or the node is `silent` or `lost`
+	// State the datacenter is `away`, or the node is `silent`, `lost` or `forgotten`
 	State UnheardState `json:"state"`
 }
 
-// UnheardState the datacenter is `away`, or the node is `silent` or `lost`
+// UnheardState the datacenter is `away`, or the node is `silent`, `lost` or `forgotten`
 type UnheardState string
 
 // Usage defines model for Usage.

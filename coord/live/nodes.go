@@ -25,7 +25,8 @@ type nodeKey struct {
 // event reports. It adds the nodes that wait for admission, which only datacenters have, to the first page, beyond its
 // limit. If the filter asks for removed nodes, it also adds the nodes that were just removed. A page omits nodes that
 // the filter does not select in their live state. If a datacenter does not answer, its nodes have their last reported
-// state.
+// state. A node that its datacenter does not know is forgotten: the supervisor's journal came from a backup and has sent
+// no event yet.
 func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
 	list, err := v.Ledger.Nodes(ctx, filter, page)
 	if err != nil {
@@ -36,8 +37,10 @@ func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.
 		return list, err
 	}
 	live := make(map[nodeKey]link.NodeNow)
+	answered := make(map[writ.DatacenterID]bool)
 	var waiting []writ.Node
 	for _, a := range answers {
+		answered[a.ID] = a.Err == nil
 		for _, n := range a.Answer {
 			switch {
 			case n.Waiting == nil:
@@ -53,7 +56,10 @@ func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.
 	for _, n := range list.Items {
 		now, ok := live[nodeKey{n.Datacenter, n.ID}]
 		if !ok {
-			listed = append(listed, v.stored(n))
+			if n = v.stored(n); answered[n.Datacenter] && n.Admission == writ.AdmissionApproved {
+				n.Liveness = writ.LivenessForgotten
+			}
+			listed = append(listed, n)
 			continue
 		}
 		now.Update(&n)

@@ -11,8 +11,8 @@ import (
 )
 
 // Listed adds to each resource why its state is not current: its datacenter is disconnected or does not answer, or its
-// node is silent, lost or removed. It also adds the load of each resource, with the samples of a day if `samples` is
-// set.
+// node is silent, lost, removed or forgotten. It also adds the load of each resource, with the samples of a day if
+// `samples` is set.
 func Listed(
 	ctx context.Context, v *View, resources []writ.Resource, samples bool,
 ) ([]api.ListedResource, error) {
@@ -43,7 +43,8 @@ func Listed(
 			listed[i].Unheard = &api.Unheard{State: api.UnheardStateAway, Since: heard[r.Datacenter]}
 		case known && n.Admission == writ.AdmissionRemoved:
 			listed[i].Unheard = &api.Unheard{State: api.UnheardStateLost, Since: n.LastBeat}
-		case known && (n.Liveness == writ.LivenessSilent || n.Liveness == writ.LivenessLost):
+		case known && (n.Liveness == writ.LivenessSilent || n.Liveness == writ.LivenessLost ||
+			n.Liveness == writ.LivenessForgotten):
 			listed[i].Unheard = &api.Unheard{State: api.UnheardState(n.Liveness), Since: n.LastBeat}
 		}
 	}
@@ -54,12 +55,15 @@ func Listed(
 type nodesNow struct {
 	byID     map[nodeKey]writ.Node
 	answered map[writ.DatacenterID]bool // datacenters that answered, or whose version does not support the request
+	listed   map[writ.DatacenterID]bool // datacenters that answered
 }
 
 // nodesOf asks the datacenters of resources for their nodes. Nodes that no answer contains, such as removed nodes, are
 // read from the ledger.
 func nodesOf(ctx context.Context, v *View, resources []writ.Resource) (nodesNow, error) {
-	now := nodesNow{make(map[nodeKey]writ.Node), make(map[writ.DatacenterID]bool)}
+	now := nodesNow{
+		make(map[nodeKey]writ.Node), make(map[writ.DatacenterID]bool), make(map[writ.DatacenterID]bool),
+	}
 	missing := make(map[nodeKey]bool)
 	only := resources[0].Datacenter
 	for _, r := range resources {
@@ -75,6 +79,7 @@ func nodesOf(ctx context.Context, v *View, resources []writ.Resource) (nodesNow,
 		return now, err
 	}
 	for _, a := range answers {
+		now.listed[a.ID] = a.Err == nil
 		now.answered[a.ID] = a.Err == nil || writ.CodeOf(a.Err) == writ.CodeVerbUnsupported
 		for _, n := range a.Answer {
 			if n.Waiting != nil { // a waiting node has no resources, and anyone may have chosen its id
@@ -97,6 +102,9 @@ func nodesOf(ctx context.Context, v *View, resources []writ.Resource) (nodesNow,
 				return now, err
 			}
 			if key := (nodeKey{n.Datacenter, n.ID}); missing[key] {
+				if now.listed[n.Datacenter] && n.Admission == writ.AdmissionApproved {
+					n.Liveness = writ.LivenessForgotten
+				}
 				now.byID[key] = n
 				delete(missing, key)
 			}

@@ -56,6 +56,9 @@ func unheard(u api.Unheard) Trouble {
 	if u.State == api.UnheardStateAway {
 		return Trouble{What: "is in a datacenter that is away", Since: u.Since, Next: List(ListDatacenters)}
 	}
+	if u.State == api.UnheardStateForgotten {
+		return Trouble{What: "is on a node that its datacenter does not know", Since: u.Since, Next: List(ListNodes)}
+	}
 	return Trouble{What: "is on a node that is " + string(u.State), Since: u.Since, Next: List(ListNodes)}
 }
 

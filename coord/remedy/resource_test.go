@@ -23,6 +23,8 @@ func TestTroubleOfResourceHasItsCommand(t *testing.T) {
 	unheard.Unheard = &api.Unheard{State: api.UnheardStateSilent, Since: since}
 	away := stands(writ.KindVolume, writ.Standing{State: "ready"})
 	away.Unheard = &api.Unheard{State: api.UnheardStateAway, Since: since}
+	forgotten := stands(writ.KindVolume, writ.Standing{State: "ready"})
+	forgotten.Unheard = &api.Unheard{State: api.UnheardStateForgotten}
 	hostile := stands(writ.KindContainer, writ.Standing{Health: catalog.HealthUnhealthy})
 	hostile.Name = "$(reboot)"
 	const logs = "writ logs container/web --project shop --dc dc1"
@@ -43,6 +45,7 @@ func TestTroubleOfResourceHasItsCommand(t *testing.T) {
 		"Unclear": {stands(writ.KindVolume, writ.Standing{State: catalog.Unclear}),
 			"has an unknown state: its node cannot inspect it: writ resource show volume/web --project shop --dc dc1"},
 		"SilentNode": {unheard, "is on a node that is silent: writ node list; is unhealthy: " + logs},
+		"Forgotten":  {forgotten, "is on a node that its datacenter does not know: writ node list"},
 		"Away":       {away, "is in a datacenter that is away: writ dc list"},
 		"Hostile":    {hostile, "is unhealthy: "},
 	} {

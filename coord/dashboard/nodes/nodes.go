@@ -101,6 +101,8 @@ func nodeRowOf(n writ.Node, now *snapshot.Snapshot) nodeRow {
 	// The list of nodes may be newer than the list of datacenters, which then still shows the datacenter as connected.
 	case !dc.IsConnected(), n.Liveness == writ.LivenessUnknown:
 		row.Health, row.Why = snapshot.StateUnknown, "its datacenter is "+string(api.DatacenterHealthAway)
+	case n.Liveness == writ.LivenessForgotten:
+		row.Health, row.Why = snapshot.StateUnknown, "its datacenter does not know it"
 	case n.Liveness != writ.LivenessReady:
 		row.Why = "no beat of it arrives"
 	case n.Fault != "":

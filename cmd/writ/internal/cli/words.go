@@ -153,6 +153,9 @@ func Clock(t time.Time) string {
 
 // Unheard formats the state of a node that is not ready, with the time of its last beat: "is lost since …".
 func Unheard(n writ.Node) string {
+	if n.Liveness == writ.LivenessForgotten {
+		return "is unknown to its datacenter: the journal of the supervisor came from a backup, or is an incomplete copy"
+	}
 	if n.LastBeat.IsZero() {
 		return "is " + string(n.Liveness) + ": its supervisor has received no heartbeat from it"
 	}

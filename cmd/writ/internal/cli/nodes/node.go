@@ -290,6 +290,8 @@ func faultOf(n writ.Node) string {
 	switch {
 	case n.Liveness == writ.LivenessUnknown:
 		return why.AwayText
+	case n.Liveness == writ.LivenessForgotten:
+		return "its datacenter does not know it"
 	case n.Fault != "":
 		return n.Fault
 	case len(n.Stuck) > 0:

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/coord/remedy"
 )
 
@@ -26,6 +27,13 @@ func NodeStep(n writ.Node, datacenter string) Step {
 		return Step{}
 	case n.Liveness == writ.LivenessUnknown:
 		return Step{Command: "writ dc list"}
+	case n.Liveness == writ.LivenessForgotten:
+		return Step{
+			Command: "writ token create --dc " + cli.ShellWord(datacenter),
+			does:    "makes a token; the node joins again with it, from an empty data directory",
+			first: "if the supervisor's directory is a copy without journal.db-wal, stop the supervisor, and copy the " +
+				"whole directory again",
+		}
 	case n.Liveness == writ.LivenessLost:
 		lost := remedy.Node(remedy.DeclareLost, n.Name, datacenter)
 		return Step{lost.Line, lost.Effect(), lost.First()}
@@ -70,6 +78,9 @@ func (s Step) WriteTo(b *strings.Builder) {
 func NodeStates(n writ.Node) string {
 	if n.Liveness == writ.LivenessUnknown {
 		return fmt.Sprintf("%s and %s; its liveness is unknown: %s", n.Admission, n.Scheduling, AwayText)
+	}
+	if n.Liveness == writ.LivenessForgotten {
+		return fmt.Sprintf("%s and %s for the coordinator, and %s", n.Admission, n.Scheduling, cli.Unheard(n))
 	}
 	return fmt.Sprintf("%s, %s and %s", n.Admission, n.Scheduling, n.Liveness)
 }
