@@ -107,7 +107,8 @@ func TestHabitsOfOtherLanguagesAreExplained(t *testing.T) {
 		"exec(\"ls\")":                          {"1:1", "container.exec"},
 		"y(1)":                                  {"1:1", "name := value"},
 		"type := 1 2":                           {"1:11", "before 2 an operator"},
-		"x := 1\r\ny := 2\r\n":                  {"1:7", "writ fmt -w"},
+		"c := import(\"container\")\nc.create(\"a\", {image: \"b\", depends_on: [\"db\"]})": {"2:28", "pass the handle"},
+		"x := 1\r\ny := 2\r\n": {"1:7", "writ fmt -w"},
 	} {
 		got, n := firstFinding(text)
 		if !strings.HasPrefix(got, want[0]+" ") || !strings.Contains(got, want[1]) || n != 1+strings.Count(text, "\r\ny") {

@@ -98,6 +98,9 @@ func TestCheckReportsEveryProblem(t *testing.T) {
 			`volumes[0].path: wrong_value: volumes[0].path must be an absolute path such as /data, without . and .., not "/data/../etc"`,
 		}},
 		{"node.ping", map[string]any{"cpus": int64(1)}, []string{`cpus: unknown_field: no field "cpus"`}},
+		{"container.create", map[string]any{"image": "web", "depends_on": []any{handle(1)}}, []string{
+			`depends_on: unknown_field: no field "depends_on"; ` + handleOrders,
+		}},
 	} {
 		var got []string
 		for _, p := range operation(t, tt.operation).Args.Check(tt.args, seqOf) {

@@ -68,7 +68,10 @@ func (c *checker) object(s Schema, args map[string]any, at Path) {
 			continue
 		}
 		c.add(append(at, name), UnknownField, "no field %q%s", name, inside(at))
-		c.problems[len(c.problems)-1].Suggestion = suggestion(name, s.Names())
+		p := &c.problems[len(c.problems)-1]
+		if p.Hint = hints[plainName(name)]; p.Hint == "" {
+			p.Suggestion = suggestion(name, s.Names())
+		}
 	}
 }
 

@@ -50,14 +50,18 @@ type Problem struct {
 	Reason     Reason
 	Message    string // without the suggestion: `no field "memory"`
 	Suggestion string // a similar valid name, "" if unknown
+	Hint       string // how a script reaches the purpose of an unknown field, "" if unknown
 }
 
-// String returns message and suggestion.
+// String returns message and suggestion, or message and hint.
 func (p Problem) String() string {
-	if p.Suggestion == "" {
-		return p.Message
+	switch {
+	case p.Suggestion != "":
+		return fmt.Sprintf("%s; did you mean %q?", p.Message, p.Suggestion)
+	case p.Hint != "":
+		return p.Message + "; " + p.Hint
 	}
-	return fmt.Sprintf("%s; did you mean %q?", p.Message, p.Suggestion)
+	return p.Message
 }
 
 // kind returns the kind of the handle v, "" if unknown; ok is false if v is not a handle.
@@ -195,10 +199,22 @@ var synonyms = map[string][]string{
 	"username": {"user"},
 }
 
+// handleOrders is the hint for an argument of other tools that orders calls.
+const handleOrders = "a call waits for the handles in its arguments: pass the handle, or read one of its fields before"
+
+// hints maps names of arguments of other tools that have another form in scripts to hints. The keys are as in synonyms.
+var hints = map[string]string{
+	"dependson": handleOrders, "waitfor": handleOrders, "requires": handleOrders,
+}
+
+// plainName returns a name in the form of the keys of synonyms.
+func plainName(name string) string {
+	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
+}
+
 // suggestion returns the name of a schema that an unknown name may mean, or "".
 func suggestion(unknown string, names []string) string {
-	plain := strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(unknown))
-	for _, name := range synonyms[plain] {
+	for _, name := range synonyms[plainName(unknown)] {
 		if slices.Contains(names, name) {
 			return name
 		}

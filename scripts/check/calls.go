@@ -143,8 +143,9 @@ func (c *callChecker) problem(op *catalog.Operation, spec parser.Expr, p catalog
 	key, value := syntax.NodeAt(spec, p.Path)
 	switch {
 	case p.Reason == catalog.UnknownField && key != nil:
-		c.Add(diagnostic.CodeUnknownField, key.KeyPos, syntax.KeyWidth(key), "%s has %s", op.Name(), p.Message).Suggest(
-			p.Suggestion)
+		d := c.Add(diagnostic.CodeUnknownField, key.KeyPos, syntax.KeyWidth(key), "%s has %s", op.Name(), p.Message)
+		d.Help = p.Hint
+		d.Suggest(p.Suggestion)
 	case p.Reason == catalog.SecretMisplaced:
 		c.At(diagnostic.CodeSecretPlace, value, "%s: %s", op.Name(), p.Message)
 	case p.Reason == catalog.MissingField:
