@@ -90,6 +90,7 @@ func TestPublishedPortIsDefaultOfHealthCheck(t *testing.T) {
 		return map[string]any{"port": from, "to": to, "protocol": protocol}
 	}
 	const none = "health needs port: the container publishes no TCP port"
+	const text = "publish[0] must be a map such as {port: …, to: …}, not a string"
 	const several = "health needs port: the container publishes several TCP ports"
 	for name, c := range map[string]struct {
 		publish any
@@ -106,6 +107,8 @@ func TestPublishedPortIsDefaultOfHealthCheck(t *testing.T) {
 		"unknown ports":           {Unknown{}, "", 0},
 		"an unknown port":         {[]any{port(8080, 80, "tcp"), Unknown{}}, "", 0},
 		"a port with an unknown":  {[]any{port(8080, 80, Unknown{})}, "", 0},
+		"a text as a port":        {[]any{"8080:80"}, text, 0},
+		"a port without target":   {[]any{map[string]any{"port": int64(8080)}}, "field \"to\" is missing in publish[0]", 0},
 		"two with one unknown to": {[]any{port(8080, 80, "tcp"), map[string]any{"port": int64(1), "to": Unknown{}}}, "", 0},
 	} {
 		args := map[string]any{"image": "web", "publish": c.publish, "health": map[string]any{"http": "/"}}
@@ -117,7 +120,7 @@ func TestPublishedPortIsDefaultOfHealthCheck(t *testing.T) {
 		if got != c.want || len(problems) > 1 {
 			t.Errorf("%s: %d problems, the last is %q; want %q", name, len(problems), got, c.want)
 		}
-		if c.want == "" && c.port == 0 { // unknown values cannot be decoded
+		if c.want != none && c.want != several && c.port == 0 { // unknown and invalid values cannot be decoded
 			continue
 		}
 		decoded, err := o.Decode(o.Args.Fill(args))

@@ -217,14 +217,14 @@ func uselessHealth(check map[string]any) (name, problem string) {
 	return "", ""
 }
 
-// missingHealthPort checks that an HTTP check has a port. Arguments may have unknown values.
+// missingHealthPort checks that an HTTP check has a port. Arguments may have unknown and invalid values.
 func missingHealthPort(args map[string]any) string {
 	check, _ := args["health"].(map[string]any)
 	if check["http"] == nil || check["port"] != nil {
 		return ""
 	}
 	ports, known := args["publish"].([]any)
-	if args["publish"] != nil && !known || slices.ContainsFunc(ports, hasUnknown) {
+	if args["publish"] != nil && !known || slices.ContainsFunc(ports, isUncertainPort) {
 		return ""
 	}
 	switch len(targetsOf(Publishing(args["publish"]))) {
@@ -236,15 +236,13 @@ func missingHealthPort(args map[string]any) string {
 	return "needs port: the container publishes several TCP ports"
 }
 
-// hasUnknown reports whether a value is unknown, or an object with an unknown field.
-func hasUnknown(v any) bool {
-	object, _ := v.(map[string]any)
-	for _, field := range object {
-		if field == (Unknown{}) {
-			return true
-		}
-	}
-	return v == (Unknown{})
+// isUncertainPort reports whether an element of publish has unknown values, or is invalid, which is reported elsewhere.
+func isUncertainPort(v any) bool {
+	fields, isMap := v.(map[string]any)
+	_, hasPort := fields["port"].(int64)
+	_, hasTarget := fields["to"].(int64)
+	_, isText := fields["protocol"].(string)
+	return !isMap || !hasPort || !hasTarget || fields["protocol"] != nil && !isText
 }
 
 // uselessPath checks the path of an HTTP request.
