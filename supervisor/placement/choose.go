@@ -89,7 +89,7 @@ func refuse(r *Request, c *Candidate) (against writ.NodeVerdict, later bool) {
 			return r.unsuitable(writ.VerdictNoDriver, func() string { return "has no driver for " + module }), false
 		case driver != nil && driver.Lacks != "":
 			return r.unsuitable(writ.VerdictNoDriver,
-				func() string { return "has no driver for " + module + ", for want of " + driver.Lacks }), false
+				func() string { return "has no driver for " + module + ", because it lacks " + driver.Lacks }), false
 		}
 	}
 	for _, e := range r.Engines {

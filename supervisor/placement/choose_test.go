@@ -53,13 +53,13 @@ func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
 		{"CordonedButItIsThere", Request{Node: "a", Bound: true}, []Candidate{node("a", cordoned)}, Decision{Node: "a-id"}, ""},
 		{"Silent", small, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessSilent })}, Decision{Later: true}, "a: is silent"},
 		{"Faulty", small, []Candidate{node("a", func(s *Candidate) { s.Fault = "disk full" })}, Decision{Later: true}, "a: takes no work: disk full"},
-		{"LackingDriver", Request{Modules: []string{"machine"}}, []Candidate{lacking}, Decision{}, "a: has no driver for machine, for want of KVM: open /dev/kvm: no such file or directory"},
+		{"LackingDriver", Request{Modules: []string{"machine"}}, []Candidate{lacking}, Decision{}, "a: has no driver for machine, because it lacks KVM: open /dev/kvm: no such file or directory"},
 		{"OneOfTheEngines", Request{Modules: []string{"herodb"}, Engines: []EngineRequest{{"herodb", []string{"valkey-server", "redis-server"}, "7"}}}, []Candidate{node("a"), stocked}, Decision{Node: "b-id"}, ""},
 		{"EnginesThatNobodyTold", Request{Engines: []EngineRequest{{"herodb", []string{"valkey-server"}, ""}}}, []Candidate{node("a", func(s *Candidate) { s.Drivers = []writ.NodeDriver{{Module: "herodb"}} })}, Decision{Node: "a-id"}, ""},
 		{"NoEngine", Request{Engines: []EngineRequest{{"herodb", []string{"valkey-server", "hero_redis"}, "7"}}}, []Candidate{stocked},
-			Decision{}, "b: has no engine for herodb that will do: it offers redis-server 7.0.15, and valkey-server or hero_redis of version 7 is asked for; it does not use hero_redis: it shows"},
+			Decision{}, "b: has no suitable engine for herodb: it offers redis-server 7.0.15, and valkey-server or hero_redis of version 7 is required; it does not use hero_redis: it shows"},
 		{"NoEngineOfTheVersion", Request{Engines: []EngineRequest{{"herodb", nil, "8"}}}, []Candidate{stocked},
-			Decision{}, "b: has no engine for herodb that will do: it offers redis-server 7.0.15, and one of version 8 is asked for"},
+			Decision{}, "b: has no suitable engine for herodb: it offers redis-server 7.0.15, and one of version 8 is required"},
 		{"NoDriver", Request{Modules: []string{"herodb"}}, []Candidate{node("a")}, Decision{}, "a: has no driver for herodb"},
 		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []Candidate{node("a", func(s *Candidate) { s.Free.DiskGiB = -5 })}, Decision{Node: "a-id"}, ""},
 		{"OneCPU", Request{Need: writ.Capacity{CPUs: 2}}, []Candidate{{Node: node("a").Node, Free: writ.Capacity{CPUs: 1}}}, Decision{}, "a: has 1 CPU free, 2 needed"},
@@ -120,7 +120,7 @@ func TestCapacityErrorNamesTheRemedy(t *testing.T) {
 	full := Candidate{Node: &writ.Node{ID: "a-id", Name: "a", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady}}
 	full.Free = writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: -3}
 	err := NoCapacity(wanted, Choose(wanted, []Candidate{full}))
-	if want := "no node will do: a: has 8 CPUs free, 9 needed; has 0 GiB of disk free, 5000 needed"; err.Message != want {
+	if want := "no node is suitable: a: has 8 CPUs free, 9 needed; has 0 GiB of disk free, 5000 needed"; err.Message != want {
 		t.Errorf("it says %q, want %q", err.Message, want)
 	}
 	small := full

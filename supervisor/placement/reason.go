@@ -19,11 +19,11 @@ const (
 // or PORT_TAKEN if all nodes lack only the ports, and DEVICE_FORBIDDEN if all nodes lack only the devices.
 func NoCapacity(r Request, d Decision) *writ.Error {
 	for _, lacking := range []func([]writ.NodeVerdict, string) *writ.Error{portError, deviceError} {
-		if err := lacking(d.Unsuitable, "no node will do: "+d.Why.Candidates()); err != nil {
+		if err := lacking(d.Unsuitable, "no node is suitable: "+d.Why.Candidates()); err != nil {
 			return err
 		}
 	}
-	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", d.Why.Candidates())
+	err := writ.Errorf(writ.CodeNoCapacity, "no node is suitable: %s", d.Why.Candidates())
 	for _, a := range d.Unsuitable {
 		switch a.Code {
 		case writ.VerdictNoDriver, writ.VerdictNoEngine:

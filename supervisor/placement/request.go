@@ -140,7 +140,7 @@ func (e EngineRequest) refusal(c *Candidate) string {
 			refused += "; it does not use " + engine.Name + ": " + engine.Refused
 		}
 	}
-	return fmt.Sprintf("has no engine for %s that will do: it offers %s, and %s is asked for%s", e.Module, has, e, refused)
+	return fmt.Sprintf("has no suitable engine for %s: it offers %s, and %s is required%s", e.Module, has, e, refused)
 }
 
 // offered returns the engines that serve new resources.
