@@ -445,7 +445,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeDependencyFailed, Failed, false, 422, ExitFailed,
-		"A call was not sent because a call that it depends on failed.", "",
+		"A call was not sent because a call that it depends on failed.", "`writ run show RUN` shows how it failed.",
 	},
 	{CodeRunCancelled, Failed, false, 409, ExitFailed, "The run was cancelled.", ""},
 	{CodeRunExpired, Failed, false, 409, ExitFailed, "The run did not end before its deadline.", ""},
@@ -498,12 +498,12 @@ var Codes = []CodeInfo{
 		"Compare the clocks of the supervisor and its nodes.",
 	},
 	{
-		CodeNoCapacity, Unavailable, true, 422, ExitFailed,
-		"No ready and open node has the drivers, labels and capacity that the calls need.", "",
+		CodeNoCapacity, Unavailable, true, 422, ExitFailed, "No ready and open node has the drivers, labels and capacity.",
+		"`writ run explain RUN` shows the cause for each node; `writ node list -o wide` shows sizes and labels.",
 	},
 	{
 		CodeResourceUnknown, NotFound, false, 404, ExitFailed,
-		"The project has no resource of this kind and name in this datacenter.", "",
+		"The project has no resource of this kind and name in this datacenter.", "`writ resource list` lists its resources.",
 	},
 	{
 		CodeResourceConflict, Conflict, false, 409, ExitFailed,
