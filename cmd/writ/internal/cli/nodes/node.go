@@ -35,7 +35,7 @@ func nodeCommand(env *cli.Env) *cobra.Command {
 		nodeLogsCommand(env),
 		nodeApproveCommand(env),
 		nodeRejectCommand(env),
-		nodeDecision(env, "cordon", "Send a node no new work; its resources and calls continue"),
+		nodeCordonCommand(env),
 		nodeDecision(env, "uncordon", "Send a node new work again"),
 		nodeDrainCommand(env),
 		nodeLabelCommand(env),

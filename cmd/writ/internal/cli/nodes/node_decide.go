@@ -47,6 +47,18 @@ func nodeDecision(env *cli.Env, decision, short string) *cobra.Command {
 	return c
 }
 
+func nodeCordonCommand(env *cli.Env) *cobra.Command {
+	c := nodeDecision(env, "cordon", "Send a node no new work; its resources and calls continue")
+	c.Long = `Signs that a node gets no new work. Its resources and calls continue. Scripts can still change its resources.
+
+A new container in a network of the node is still created there, like other resources that need a resource of the
+node. To prevent this, hold the deployment with "writ hold --deployment NAME". To move a deployment, delete its
+resources on the node, and submit its script again: the script then creates them on another node.
+
+"writ node drain" signs the same, lists the resources of the node, and can wait for its calls.`
+	return c
+}
+
 func nodeApproveCommand(env *cli.Env) *cobra.Command {
 	c := nodeAdmission(env, "approve", "Admit a waiting node")
 	c.Long = `Signs that the machine with this key is a node of the datacenter. You need the role admin.

@@ -26,7 +26,8 @@ func nodeDrainCommand(env *cli.Env) *cobra.Command {
 		Use:   "drain NODE",
 		Short: "Send a node no new resources, and mark it as drained when its calls have ended",
 		Long: `Signs that a node gets no new resources, and lists its current ones. Its open calls continue. When they have
-ended, the node is drained. Draining moves no resources. A script can still change a resource on the node.
+ended, the node is drained. Draining moves no resources. A script can still change a resource on the node, and create
+others that need it; "writ node cordon --help" explains how to prevent this.
 
 With --wait the command waits until the supervisor of the datacenter has signed that the node is drained. If the
 node is already draining, the command signs no new statement and only waits. Resources and open calls are the
