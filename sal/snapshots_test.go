@@ -1,6 +1,8 @@
 package sal
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"writ"
@@ -15,6 +17,24 @@ func TestSnapshotsOfAResourceAreBounded(t *testing.T) {
 	for have, want := range map[int]writ.Code{0: "", MaxSnapshots - 1: "", MaxSnapshots: writ.CodeQuotaExceeded, MaxSnapshots + 1: writ.CodeQuotaExceeded} {
 		if err := RoomForSnapshot(machine, "snapshot", have); writ.CodeOf(err) != want {
 			t.Errorf("with %d: %v", have, err)
+		}
+	}
+}
+
+func TestUnknownSnapshotIsAnsweredWithAList(t *testing.T) {
+	db := writ.ResourceID{Project: "p", Kind: writ.KindHeroDB, Name: "shop"}
+	many := slices.Repeat([]string{"b"}, maxNamed)
+	for name, tt := range map[string]struct {
+		have []string
+		want string
+	}{
+		"none": {nil, `it has no backup yet; herodb.backup("shop", {backup: NAME}) makes one`},
+		"some": {[]string{"before", "daily-1"}, "its backups: before, daily-1"},
+		"many": {append(many, "c", "d"), "its backups: " + strings.Join(many, ", ") + " and 2 more"},
+	} {
+		err := UnknownSnapshot(db, "backup", "dayly-1", tt.have)
+		if err.Message != `herodb shop has no backup "dayly-1"` || err.Hint != tt.want || err.Code != writ.CodeResourceUnknown {
+			t.Errorf("%s: %s; hint: %s; want %s", name, err, err.Hint, tt.want)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"writ"
 	"writ/sal"
@@ -176,12 +175,7 @@ func (j *job) place(from, to string) error {
 func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal.Outcome, error) {
 	k, ok := r.Own.Kept[name]
 	if !ok {
-		err := writ.Errorf(writ.CodeResourceUnknown, "%s has no snapshot %q", r.Resource, name)
-		if len(r.Own.Kept) == 0 {
-			return sal.Outcome{}, err.WithHint("make one with machine.snapshot")
-		}
-		return sal.Outcome{}, err.WithHint("existing snapshots: %s",
-			strings.Join(slices.Sorted(maps.Keys(r.Own.Kept)), ", "))
+		return sal.Outcome{}, sal.UnknownSnapshot(r.Resource, "snapshot", name, slices.Sorted(maps.Keys(r.Own.Kept)))
 	}
 	if k.Version != "" {
 		version, err := program(j.Program).version(ctx)

@@ -367,8 +367,10 @@ func TestRestoreBringsBackTheBackup(t *testing.T) {
 	}
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
-	if _, err := b.try("herodb.restore", map[string]any{"backup": "none"}); writ.CodeOf(err) != writ.CodeResourceUnknown {
-		t.Errorf("a backup that is not there: %v", err)
+	b.do("herodb.backup", nightly, writ.ChangeUpdated)
+	_, err := b.try("herodb.restore", map[string]any{"backup": "none"})
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeResourceUnknown || e.Hint != "its backups: nightly" {
+		t.Errorf("an unknown backup: %v", err)
 	}
 }
 

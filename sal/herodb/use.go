@@ -83,7 +83,7 @@ func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ
 // deleteBackup deletes a backup. It returns ChangeUnchanged for an unknown backup: an earlier attempt may have deleted
 // it.
 func (j *job) deleteBackup(ctx context.Context, name string) (writ.Change, error) {
-	exists, err := j.hasBackup(ctx, name)
+	all, err := j.Trees.Snapshots(ctx, j.tree())
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func (j *job) deleteBackup(ctx context.Context, name string) (writ.Change, error
 	if err := j.Trees.RemoveSnapshot(ctx, j.tree(), name); err != nil {
 		return "", fmt.Errorf("delete a backup of %s: %w", j.Resource, err)
 	}
-	if !exists {
+	if !slices.Contains(all, name) {
 		return writ.ChangeUnchanged, nil
 	}
 	return writ.ChangeUpdated, nil
@@ -105,20 +105,15 @@ func (j *job) snapshot(ctx context.Context, name string) error {
 	return nil
 }
 
-func (j *job) hasBackup(ctx context.Context, name string) (bool, error) {
-	all, err := j.Trees.Snapshots(ctx, j.tree())
-	return slices.Contains(all, name), err
-}
-
 // restore resets the data to a backup. It first records phase restoring; from then on, the restore is completed even
 // after a crash.
 func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) error {
-	exists, err := j.hasBackup(ctx, name)
+	all, err := j.Trees.Snapshots(ctx, j.tree())
 	if err != nil {
 		return err
 	}
-	if !exists {
-		return writ.Errorf(writ.CodeResourceUnknown, "%s has no backup %q", j.Resource, name)
+	if !slices.Contains(all, name) {
+		return sal.UnknownSnapshot(j.Resource, "backup", name, all)
 	}
 	r.Own.Phase, r.Own.Backup = restoring, name
 	if err := j.records().Put(r); err != nil {

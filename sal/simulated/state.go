@@ -109,8 +109,7 @@ func deleteState(s *state, name string) {
 func restoreState(request sal.Request, s *state, what, name string) error {
 	then := s.Kept[name]
 	if then == nil {
-		return writ.Errorf(writ.CodeResourceUnknown, "%s has no %s %q", request.Resource, what, name).
-			WithHint("it has: %v", slices.Sorted(maps.Keys(s.Kept)))
+		return sal.UnknownSnapshot(request.Resource, what, name, slices.Sorted(maps.Keys(s.Kept)))
 	}
 	kept, archives := s.Kept, s.Archives
 	*s = *then

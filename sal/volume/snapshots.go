@@ -74,7 +74,7 @@ func visibleSnapshots(ctx context.Context, trees sal.Trees, volume writ.Resource
 func checkSnapshot(ctx context.Context, trees sal.Trees, volume writ.ResourceID, name string) error {
 	all, err := visibleSnapshots(ctx, trees, volume)
 	if err == nil && !slices.Contains(all, name) {
-		err = writ.Errorf(writ.CodeResourceUnknown, "%s has no snapshot %q", volume, name)
+		err = sal.UnknownSnapshot(volume, "snapshot", name, all)
 	}
 	return err
 }
