@@ -207,8 +207,9 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 				return err
 			}
 			orphans := orphan.Of(orphan.On(where.nodes), all[0].ResourceID)
+			shown := shownResource{all[0], savedOf(cmd.Context(), c, all[0])}
 			return env.Print(terminal.View{
-				Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) },
+				Data: shown, Names: []string{args[0]}, Text: func(bool) string { return resourceText(shown, orphans, where) },
 			})
 		},
 	}
@@ -262,14 +263,14 @@ func noResource(
 }
 
 // resourceText formats a resource, with the orphans that were created for it.
-func resourceText(r api.ListedResource, orphans []orphan.Orphan, where locations) string {
+func resourceText(r shownResource, orphans []orphan.Orphan, where locations) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node),
 		where.datacenters[r.Datacenter],
 		terminal.Clean(cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})))
 	if r.State != "" {
 		stands := "it is " + terminal.Clean(cli.StateText(r.Standing))
-		if !where.heard(r) {
+		if !where.heard(r.ListedResource) {
 			stands = "it was " + terminal.Clean(cli.StateText(r.Standing)) + " at the last contact with its node"
 		}
 		if at := strings.TrimSpace(r.Address + " " + r.IPv4); at != "" {
@@ -286,9 +287,10 @@ func resourceText(r api.ListedResource, orphans []orphan.Orphan, where locations
 	if r.Exit != nil {
 		fmt.Fprintf(&b, "  its program last ended by itself with %s\n", r.Exit)
 	}
-	for line := range strings.Lines(cli.LoadText(r)) {
+	for line := range strings.Lines(cli.LoadText(r.ListedResource)) {
 		b.WriteString("  " + line)
 	}
+	b.WriteString(r.text())
 	for _, d := range r.Drift {
 		fmt.Fprintf(&b, "  drift: %s\n", terminal.Clean(d))
 	}

@@ -13,6 +13,11 @@ import (
 
 func listed(r writ.Resource) api.ListedResource { return api.ListedResource{Resource: r} }
 
+// shown formats a resource without backups and snapshots.
+func shown(r api.ListedResource, orphans []orphan.Orphan, where locations) string {
+	return resourceText(shownResource{ListedResource: r}, orphans, where)
+}
+
 func TestResourceListsRepairsOfItsNode(t *testing.T) {
 	r := writ.Resource{
 		ResourceID: writ.ResourceID{Kind: writ.KindMachine, Name: "web-0"}, Drift: []string{"its volume data is not as it was"},
@@ -21,7 +26,7 @@ func TestResourceListsRepairsOfItsNode(t *testing.T) {
 			{Number: 9, Time: time.Now().Add(-3*time.Minute - time.Second), What: "its process had died,\x1b[2J killed by the kernel"},
 		},
 	}
-	text := resourceText(listed(r), nil, locations{})
+	text := shown(listed(r), nil, locations{})
 	for _, want := range []string{
 		"  drift: its volume data is not as it was\n  mended 3m ago: its process had died,", "killed by the kernel\n  mended 5h ago: the host was started anew\n  and mended 7 times before that\n",
 	} {
@@ -32,7 +37,7 @@ func TestResourceListsRepairsOfItsNode(t *testing.T) {
 	if strings.Contains(text, "\x1b") {
 		t.Errorf("the text has control characters of a driver: %q", text)
 	}
-	if r.Mended = nil; strings.Contains(resourceText(listed(r), nil, locations{}), "mended") {
+	if r.Mended = nil; strings.Contains(shown(listed(r), nil, locations{}), "mended") {
 		t.Error("a resource without repairs shows repairs")
 	}
 }
@@ -48,7 +53,7 @@ func TestResourceShowsStateAndOrphans(t *testing.T) {
 	}
 	where := locations{nodes: nodes, projects: map[writ.ProjectID]string{"p": "web-shop"}}
 	all := orphan.On(nodes)
-	text := resourceText(listed(r), orphan.Of(all, web), where)
+	text := shown(listed(r), orphan.Of(all, web), where)
 	for _, want := range []string{
 		"  it is running, at fd00::7\n", "  on node n2, orphan: the process 77 belongs to no resource (found by machine); to remove it: kill 77",
 	} {
@@ -73,7 +78,7 @@ func TestResourceShowsStateAndOrphans(t *testing.T) {
 	}
 
 	r.Node = "b" // its state is unknown
-	if text := resourceText(listed(r), nil, where); !strings.Contains(text, "it was running at the last contact with its node, at fd00::7") {
+	if text := shown(listed(r), nil, where); !strings.Contains(text, "it was running at the last contact with its node, at fd00::7") {
 		t.Errorf("text on a lost node:\n%s", text)
 	}
 	if table := resourceTable([]api.ListedResource{listed(r)}, nil, where).Text(false); !strings.Contains(table, "unknown") || strings.Contains(table, "orphan") {
@@ -81,12 +86,12 @@ func TestResourceShowsStateAndOrphans(t *testing.T) {
 	}
 
 	// A reader of some projects sees no nodes.
-	if text := resourceText(listed(r), nil, locations{}); !strings.Contains(text, "  it is running, at") {
+	if text := shown(listed(r), nil, locations{}); !strings.Contains(text, "  it is running, at") {
 		t.Errorf("text without nodes:\n%s", text)
 	}
 	silent := listed(r)
 	silent.Unheard = &api.Unheard{State: api.UnheardStateSilent}
-	if text := resourceText(silent, nil, locations{}); !strings.Contains(text, "it was running at the last contact") {
+	if text := shown(silent, nil, locations{}); !strings.Contains(text, "it was running at the last contact") {
 		t.Errorf("text on a silent node:\n%s", text)
 	}
 }
@@ -97,7 +102,7 @@ func TestAllAddressesOfResourceAreShown(t *testing.T) {
 	r.Standing = writ.Standing{State: "running", Address: "5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01", IPv4: "10.0.0.2", MoreAddresses: []string{"fd00:1::7"}, Published: []writ.Published{
 		{Address: "192.0.2.10", Port: 8080, To: 80, Protocol: "tcp"}, {Address: "2001:db8::10", Port: 53, To: 5353, Protocol: "udp"},
 	}}
-	text := resourceText(listed(r), nil, where)
+	text := shown(listed(r), nil, where)
 	if want := "it is running, at 5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01 10.0.0.2\n" +
 		"  on another of its networks at fd00:1::7\n  published at 192.0.2.10:8080, for its port 80\n  published at [2001:db8::10]:53/udp, for its port 5353\n"; !strings.Contains(text, want) {
 		t.Errorf("it shows\n%swant\n%s", text, want)
@@ -141,7 +146,7 @@ func TestHealthOfContainerIsShown(t *testing.T) {
 	where := locations{nodes: map[writ.NodeID]writ.Node{"a": node}}
 	r := writ.Resource{ResourceID: writ.ResourceID{Kind: writ.KindContainer, Name: "web"}, Node: "a"}
 	r.Standing = writ.Standing{State: "running", Address: "fd00::7", Health: "unhealthy"}
-	if text := resourceText(listed(r), nil, where); !strings.Contains(text, "it is running, unhealthy, at fd00::7\n") {
+	if text := shown(listed(r), nil, where); !strings.Contains(text, "it is running, unhealthy, at fd00::7\n") {
 		t.Errorf("it says:\n%s", text)
 	}
 	if table := resourceTable([]api.ListedResource{listed(r)}, nil, where).Text(false); !strings.Contains(table, "running, unhealthy") {
@@ -168,7 +173,7 @@ func TestExitOfContainerIsShown(t *testing.T) {
 		{nil, "", ""},
 	} {
 		r.Standing = writ.Standing{State: "stopped", Exit: c.exit}
-		text := resourceText(listed(r), nil, where)
+		text := shown(listed(r), nil, where)
 		if !strings.Contains(text, c.line) || c.exit == nil && strings.Contains(text, "ended") {
 			t.Errorf("text of %v:\n%s", c.exit, text)
 		}
