@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/orphan"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -161,6 +162,42 @@ func (p locations) heard(r api.ListedResource) bool {
 	return r.Unheard == nil && (!known && len(p.nodes) == 0 || n.Liveness == writ.LivenessReady)
 }
 
+// silence explains why the state of a resource may be outdated: "its node is lost since …". It returns "" for a
+// current state, and for an unlisted node.
+func (p locations) silence(r api.ListedResource) string {
+	n, known := p.nodes[r.Node]
+	switch {
+	case p.heard(r):
+		return ""
+	case r.Unheard == nil && known:
+		return "its node " + cli.Unheard(n)
+	case r.Unheard == nil:
+		return ""
+	}
+	who := "its node is "
+	if r.Unheard.State == api.UnheardStateAway {
+		who = "its datacenter is "
+	}
+	if r.Unheard.Since.IsZero() {
+		return who + string(r.Unheard.State)
+	}
+	return who + string(r.Unheard.State) + " since " + cli.Clock(r.Unheard.Since)
+}
+
+// step returns the next command for a resource whose state may be outdated.
+func (p locations) step(r api.ListedResource) why.Step {
+	n, known := p.nodes[r.Node]
+	switch {
+	case p.heard(r):
+		return why.Step{}
+	case r.Unheard != nil && r.Unheard.State == api.UnheardStateAway:
+		return why.Step{Command: "writ dc list"}
+	case known:
+		return why.NodeStep(n, p.datacenters[r.Datacenter])
+	}
+	return why.Step{}
+}
+
 // state returns the state of a resource for a table. If the node is not ready, the state is "unknown".
 func (p locations) state(r api.ListedResource) string {
 	if r.State != "" && !p.heard(r) {
@@ -278,6 +315,9 @@ func resourceText(r shownResource, orphans []orphan.Orphan, where locations) str
 		}
 		fmt.Fprintf(&b, "  %s\n", stands)
 	}
+	if silence := where.silence(r.ListedResource); silence != "" {
+		fmt.Fprintf(&b, "  %s\n", silence)
+	}
 	for _, address := range r.MoreAddresses {
 		fmt.Fprintf(&b, "  on another of its networks at %s\n", terminal.Clean(address))
 	}
@@ -309,6 +349,7 @@ func resourceText(r shownResource, orphans []orphan.Orphan, where locations) str
 	}
 	fmt.Fprintf(&b, "  uid %s, owned by %s\n", r.UID, owner)
 	fmt.Fprintf(&b, "  made %s ago, changed %s ago by run %s\n", cli.Age(r.Created), cli.Age(r.Updated), r.Run)
+	where.step(r.ListedResource).WriteTo(&b)
 	return b.String()
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/orphan"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -85,14 +86,29 @@ func TestResourceShowsStateAndOrphans(t *testing.T) {
 		t.Errorf("table on a lost node:\n%s", table)
 	}
 
+	lost := nodes["b"]
+	lost.Admission, lost.LastBeat = writ.AdmissionApproved, time.Now()
+	where.nodes["b"], where.datacenters = lost, map[writ.DatacenterID]string{"": "ams1"}
+	text = shown(listed(r), nil, where)
+	for _, want := range []string{"  its node is lost since " + cli.Clock(lost.LastBeat) + "\n", "\nnext: writ node lost n2 --dc ams1\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("text on a lost node lacks %q:\n%s", want, text)
+		}
+	}
+
 	// A reader of some projects sees no nodes.
 	if text := shown(listed(r), nil, locations{}); !strings.Contains(text, "  it is running, at") {
 		t.Errorf("text without nodes:\n%s", text)
 	}
 	silent := listed(r)
-	silent.Unheard = &api.Unheard{State: api.UnheardStateSilent}
-	if text := shown(silent, nil, locations{}); !strings.Contains(text, "it was running at the last contact") {
+	silent.Unheard = &api.Unheard{State: api.UnheardStateSilent, Since: lost.LastBeat}
+	text = shown(silent, nil, locations{})
+	if want := "  its node is silent since " + cli.Clock(lost.LastBeat) + "\n"; !strings.Contains(text, want) || !strings.Contains(text, "it was running at the last contact") {
 		t.Errorf("text on a silent node:\n%s", text)
+	}
+	silent.Unheard.State = api.UnheardStateAway
+	if text := shown(silent, nil, locations{}); !strings.Contains(text, "  its datacenter is away since ") || !strings.HasSuffix(text, "\nnext: writ dc list\n") {
+		t.Errorf("text of a datacenter that is away:\n%s", text)
 	}
 }
 
