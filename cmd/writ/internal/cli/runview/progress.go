@@ -106,6 +106,7 @@ func (p *Progress) callChanged(c writ.Call) {
 		if c.Reason != before.Reason && c.Reason != "" && !c.State.Ended() {
 			p.noteReason(c)
 		}
+		return
 	case c.State.Ended():
 		p.callEnded(c)
 	case c.Attempt > 1 && before.Attempt < c.Attempt:
@@ -121,6 +122,9 @@ func (p *Progress) callChanged(c writ.Call) {
 	}
 	if before.State != c.State {
 		p.Waits.Forget(why.CallName(c))
+	}
+	if c.State == writ.CallRunning && c.Reason != "" { // the node may have reported its first progress with the start
+		p.noteReason(c)
 	}
 }
 

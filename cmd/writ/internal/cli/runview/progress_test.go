@@ -39,6 +39,22 @@ func TestProgressShowsUncheckedURL(t *testing.T) {
 	}
 }
 
+func TestProgressShowsTheReasonOfAStartedCall(t *testing.T) {
+	t.Parallel()
+	said := new(testenv.Log)
+	p := NewProgress(&terminal.Terminal{Notices: terminal.Notices{Err: said}}, nil, time.Time{})
+	c := writ.Call{Seq: 3, Operation: "container.create", Name: "web", State: writ.CallQueued, NodeName: "n1", Attempt: 1}
+	p.event(api.Event{Call: &c})
+	c.State, c.Reason = writ.CallRunning, "the container is not healthy yet: connection refused at port 80"
+	c.Why = writ.Reason{Code: writ.ReasonProgress, Text: c.Reason}
+	p.event(api.Event{Call: &c})
+	p.event(api.Event{Call: &c}) // a reopened stream repeats it
+	want := "→ 3 container.create web on n1\n… 3 container.create web: the container is not healthy yet: connection refused at port 80\n"
+	if got := said.String(); got != want {
+		t.Errorf("it shows\n%swant\n%s", got, want)
+	}
+}
+
 // The stream of a run repeats earlier events. Events that the user has seen, or that precede a resume, are not shown
 // again.
 func TestProgressOmitsRepeatsAndTheTimeBeforeAResume(t *testing.T) {
