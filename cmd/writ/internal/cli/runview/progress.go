@@ -21,7 +21,8 @@ type Progress struct {
 	term   *terminal.Terminal
 	roster *identity.Roster // names datacenters; may be nil
 	ended  time.Time        // end of the run before it was resumed; earlier events in the stream are not shown
-	run    api.RunState
+	run    api.RunState     // "" before the first event of the run
+	in     writ.DatacenterID
 	told   bool // the state running was shown
 	Waits  why.WaitNotes
 	calls  map[int]writ.Call
@@ -39,7 +40,10 @@ func NewProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time)
 func (p *Progress) Watcher() client.Watcher {
 	return client.Watcher{
 		Event: p.event,
-		Lost:  func(err error) { p.term.Note("… lost sight of the run, looking again: %v", err) },
+		Lost: func(err error) {
+			p.Waits.OtherLine()
+			p.term.Note("… lost sight of the run, looking again: %v", err)
+		},
 	}
 }
 
@@ -88,17 +92,28 @@ func (p *Progress) runChanged(r *api.Run) {
 	if p.run == "" {
 		p.term.Note("run %s", r.ID)
 	}
-	p.run = r.State
-	if r.State == api.RunStateRunning && !p.told { // the stream repeats earlier events
-		p.told = true
-		p.term.Note("… running in %s", identity.DatacenterName(p.roster, r.Datacenter))
+	p.run, p.in = r.State, r.Datacenter
+	if r.State == api.RunStateRunning {
+		p.noteRunning()
 	}
 	if r.Reason != "" && !r.State.Ended() { // the stream repeats the state at its start
 		p.Waits.Note(why.WaitReason{Reason: why.Reason{Why: why.SentenceOf(r.Why, r.Reason)}})
 	}
 }
 
+// noteRunning prints once that the run is running. The stream repeats earlier events.
+func (p *Progress) noteRunning() {
+	if !p.told {
+		p.told = true
+		p.Waits.OtherLine()
+		p.term.Note("… running in %s", identity.DatacenterName(p.roster, p.in))
+	}
+}
+
 func (p *Progress) callChanged(c writ.Call) {
+	if p.run != "" { // the event of the run follows those of its first calls
+		p.noteRunning()
+	}
 	before, known := p.calls[c.Seq]
 	p.calls[c.Seq] = c
 	switch {
@@ -108,10 +123,13 @@ func (p *Progress) callChanged(c writ.Call) {
 		}
 		return
 	case c.State.Ended():
+		p.Waits.OtherLine()
 		p.callEnded(c)
 	case c.Attempt > 1 && before.Attempt < c.Attempt:
+		p.Waits.OtherLine()
 		p.term.Note("↻ %s: attempt %d%s", why.CallName(c), c.Attempt, because(cmp.Or(c.Error, before.Error)))
 	case c.State == writ.CallRunning:
+		p.Waits.OtherLine()
 		p.term.Note("→ %s on %s", why.CallName(c), NodeName(c))
 		if d := p.Disks.warning(c); d != nil {
 			p.term.Warn("a disk of %s is almost full: %s", c.NodeName, terminal.Clean(d.String()))

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/coord/remedy"
 	"writ/internal/test/testenv"
 )
 
@@ -52,6 +54,40 @@ func TestProgressShowsTheReasonOfAStartedCall(t *testing.T) {
 	want := "→ 3 container.create web on n1\n… 3 container.create web: the container is not healthy yet: connection refused at port 80\n"
 	if got := said.String(); got != want {
 		t.Errorf("it shows\n%swant\n%s", got, want)
+	}
+}
+
+// The lookout prints the next command of a waiting call below the reason, and repeats the reason after another line.
+func TestNextCommandFollowsItsReason(t *testing.T) {
+	t.Parallel()
+	reason := writ.Reason{Code: writ.ReasonText, Text: "no node is ready: n1: is cordoned"}
+	waiting := why.WaitReason{Call: "1 network.create lan", Reason: why.Reason{Why: reason.Text, Next: remedy.Command{Line: "writ node uncordon n1"}}}
+	call := api.Event{Call: &writ.Call{Seq: 1, Operation: "network.create", Name: "lan", State: writ.CallPlanned, Why: reason, Reason: reason.Text}}
+	run := func(state api.RunState) api.Event {
+		return api.Event{Run: &api.Run{ID: "r", Datacenter: "dc1", State: state}}
+	}
+	log := api.Event{Log: &writ.LogLine{Ordinal: 1, Text: "a line"}}
+	const line, next = "… 1 network.create lan: no node is ready: n1: is cordoned\n", "  next: writ node uncordon n1\n"
+	for name, tt := range map[string]struct {
+		events []api.Event
+		want   string
+	}{
+		"run later": {[]api.Event{run(api.RunStateAccepted), call, run(api.RunStateRunning)}, "run r\n… running in dc1\n" + line + next},
+		"log later": {[]api.Event{run(api.RunStateRunning), call, log}, "run r\n… running in dc1\n" + line + "│ a line\n" + line + next},
+		"call ends": {
+			[]api.Event{run(api.RunStateRunning), call, {Call: &writ.Call{Seq: 2, Operation: "node.ping", State: writ.CallSucceeded}}},
+			"run r\n… running in dc1\n" + line + "✓ 2 node.ping\n" + line + next,
+		},
+	} {
+		said := new(testenv.Log)
+		p := NewProgress(&terminal.Terminal{Notices: terminal.Notices{Err: said}}, nil, time.Time{})
+		for _, e := range tt.events {
+			p.event(e)
+		}
+		p.Waits.NoteAll([]why.WaitReason{waiting})
+		if got := said.String(); got != tt.want {
+			t.Errorf("%s: it shows\n%swant\n%s", name, got, tt.want)
+		}
 	}
 }
 
