@@ -22,6 +22,8 @@ func TestWatcherNamesCommandThatEndsWait(t *testing.T) {
 	const script = "machine := import(\"machine\")\nmachine.create(\"slow-600-NAME\", {cpus: 1, memory_mib: 64}, {on_loss: \"replace\"})\n"
 	s.Script("machine.tengo", strings.Replace(script, "NAME", "box", 1))
 	s.Script("other.tengo", strings.Replace(script, "NAME", "web", 1))
+	s.Script("calm.tengo", strings.NewReplacer("slow-600-NAME", "calm", ", {on_loss: \"replace\"}", "").Replace(script))
+	s.Writ("submit", "calm.tengo")
 	id := s.Submit("machine.tengo", "--deployment", "web")
 	// A call that has not started yet would move to another node.
 	s.Until("the machine is being made", func(ctx context.Context) bool {
@@ -33,6 +35,7 @@ func TestWatcherNamesCommandThatEndsWait(t *testing.T) {
 
 	const next, does = "next: writ node lost dc1-n1 --dc dc1", "if the machine never comes back: declares it lost"
 	s.Says(0, []string{next, does}, "run", "explain", string(id))
+	s.Start("logs", next, "logs", "machine/calm")
 	ended := "has not ended in " + timeout
 	s.Says(writ.ExitTimeout, []string{next, does, ended + "; call 1 machine.create slow-600-box: "}, "run", "watch", string(id), "--timeout", timeout)
 	const again = "deployment web of project default: writ submit machine.tengo --project default --dc dc1 --deployment web"

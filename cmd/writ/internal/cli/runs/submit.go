@@ -252,24 +252,12 @@ func watch(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w
 
 // watchProgress shows the events of a run until it has ended. While there are no events, it shows why the run waits.
 func watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *runview.Progress) (api.Run, error) {
-	watch := newLookout(func(ctx context.Context) {
-		s, err := why.SituationOf(ctx, c, id)
-		if err != nil { // Watch reports a coordinator that does not answer
-			return
-		}
-		p.Waits.NoteAll(s.WaitReasons())
-	})
-	looking, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		watch.run(looking)
-	}()
-	defer func() { stop(); <-done }()
+	lookout := runview.NewLookout(func(ctx context.Context) { p.Waits.NoteAll(why.WaitReasonsOf(ctx, c, id)) })
+	defer lookout.Start(ctx)()
 	watcher := p.Watcher()
 	show := watcher.Event
 	watcher.Event = func(e api.Event) {
-		watch.heard()
+		lookout.Heard()
 		show(e)
 	}
 	return c.Streams.Watch(ctx, id, watcher)

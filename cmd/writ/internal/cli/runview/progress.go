@@ -33,7 +33,9 @@ type Progress struct {
 // NewProgress returns the progress of a run for a terminal. ended is the end of the run before it was resumed: earlier
 // events are not shown.
 func NewProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time) *Progress {
-	return &Progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call), Waits: why.WaitNotes{Term: t}}
+	return &Progress{
+		term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call), Waits: why.WaitNotes{Show: t.Note},
+	}
 }
 
 // Watcher returns the callbacks for Streams.Watch of package client.

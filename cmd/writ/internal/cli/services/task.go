@@ -1,6 +1,7 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -8,14 +9,16 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/runview"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
 )
 
-// sayAfter is the delay after which the user sees why a run has not begun.
-const sayAfter = 3 * time.Second
+// busyFor is how long a running call is not looked at. A call that reads a log waits for text that long.
+const busyFor = 2 * waitForPart * time.Second
 
 // cancelWithin limits how long an interrupted command waits for the cancellation of its run.
 const cancelWithin = 5 * time.Second
@@ -50,8 +53,8 @@ type task struct {
 	failed func(api.Run, *writ.Failure) error // returns the error of a failed run
 	undo   string                             // reason of the cancellation if the command is interrupted
 
-	reason string       // the last reason that was shown
-	waits  atomic.Value // string: why the run has not begun
+	waits why.WaitNotes
+	began atomic.Int64 // start of the running call, in nanoseconds of the Unix time; 0 without one
 }
 
 // submit signs and submits the script.
@@ -63,17 +66,16 @@ func (t *task) submit(ctx context.Context) (writ.Submission, error) {
 	return t.client.Orders.Submit(ctx, signed)
 }
 
-// watch calls event for each event of the run until the run has ended. It shows why the run waits.
+// watch calls event for each event of the run until the run has ended. It shows why the run waits, and after a few
+// seconds also the command that ends the wait.
 func (t *task) watch(ctx context.Context, run writ.RunID, event func(api.Event)) (api.Run, error) {
-	t.waits.Store("")
-	slow := time.AfterFunc(sayAfter, func() {
-		if why, _ := t.waits.Load().(string); why != "" {
-			t.note("… run %s %s", run, why)
-		}
-	})
-	defer slow.Stop()
+	t.waits.Show = t.note
+	t.began.Store(0)
+	lookout := runview.NewLookout(func(ctx context.Context) { t.look(ctx, run) })
+	defer lookout.Start(ctx)()
 	return t.client.Streams.Watch(ctx, run, client.Watcher{
 		Event: func(e api.Event) {
+			lookout.Heard()
 			t.explain(e)
 			event(e)
 		},
@@ -81,27 +83,39 @@ func (t *task) watch(ctx context.Context, run writ.RunID, event func(api.Event))
 	})
 }
 
-// explain stores or shows the reason why the run has not begun, for example a disconnected datacenter or a silent node.
+// look prints the reasons why the run waits, each with its next command. While a call is busy, look returns at once.
+func (t *task) look(ctx context.Context, run writ.RunID) {
+	if began := t.began.Load(); began != 0 && time.Since(time.Unix(0, began)) < busyFor {
+		return
+	}
+	all := why.WaitReasonsOf(ctx, t.client, run)
+	for i := range all {
+		all[i].Call = cmp.Or(all[i].Call, "run "+string(run))
+	}
+	t.waits.NoteAll(all)
+}
+
+// explain shows the reason why a call waits, such as a silent node.
 func (t *task) explain(e api.Event) {
-	switch {
-	case e.Run != nil && e.Run.State.Ended():
-		t.waits.Store("")
-	case e.Run != nil:
-		t.waits.Store(e.Run.Reason)
-	case e.Call != nil && e.Call.State.Ended():
-		t.waits.Store("")
-	case e.Call != nil:
-		t.waits.Store("")
+	if e.Call == nil {
+		return
+	}
+	t.began.Store(0)
+	if e.Call.State == writ.CallRunning {
+		t.began.Store(time.Now().UnixNano())
+	}
+	if !e.Call.State.Ended() {
 		t.showReason(e.Call.Reason)
 	}
 }
 
 // showReason prints a reason, unless it repeats the previous one.
-func (t *task) showReason(why string) {
-	if why != "" && why != t.reason {
-		t.note("… %s", why)
+func (t *task) showReason(text string) {
+	if text == "" {
+		t.waits.Forget("")
+		return
 	}
-	t.reason = why
+	t.waits.Note(why.WaitReason{Reason: why.Reason{Why: text}})
 }
 
 // ended returns the output of a run that succeeded, as its datacenter has signed it. If the run ended otherwise, it

@@ -1,10 +1,12 @@
 package why
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"writ"
+	"writ/cmd/writ/internal/client"
 	"writ/coord/remedy"
 )
 
@@ -43,6 +45,16 @@ func (s *Situation) WaitReasons() (with []WaitReason) {
 	}
 	with = append(with, without...)
 	return with[:min(len(with), maxWaits)]
+}
+
+// WaitReasonsOf requests a run, and returns the reasons why it waits. It returns nil if the coordinator does not
+// answer.
+func WaitReasonsOf(ctx context.Context, c *client.Client, id writ.RunID) []WaitReason {
+	s, err := SituationOf(ctx, c, id)
+	if err != nil {
+		return nil
+	}
+	return s.WaitReasons()
 }
 
 // watchCommand returns the command that watches a run.

@@ -12,8 +12,8 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// Promise: Operation: `writ submit` and `writ run watch` explain a silent run within 8 s, with the command that ends
-// the wait.
+// Promise: Operation: `writ submit`, `writ run watch` and `writ logs` explain a silent run within 8 s, with the command
+// that ends the wait.
 // How: The command checks the run 4 s after the last event, as `writ run explain` does.
 // Also: TestLookoutLooksOnlyWhileRunIsSilent, TestWatcherNamesCommandThatEndsWait.
 func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
@@ -65,7 +65,7 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 			}
 			tt.change(s)
 			said := new(testenv.Log)
-			notes := WaitNotes{Term: &terminal.Terminal{Notices: terminal.Notices{Err: said}}}
+			notes := WaitNotes{Show: (&terminal.Notices{Err: said}).Note}
 			notes.NoteAll(s.WaitReasons())
 			notes.NoteAll(s.WaitReasons()) // no line is printed twice
 			if got := strings.TrimSuffix(said.String(), "\n"); got != tt.want {

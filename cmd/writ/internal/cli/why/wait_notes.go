@@ -1,16 +1,12 @@
 package why
 
-import (
-	"sync"
-
-	"writ/cmd/writ/internal/terminal"
-)
+import "sync"
 
 // WaitNotes prints the reasons why a run and its calls wait. The events of the run and the lookout, which requests the
 // state of the run, give the same reasons, so a reason is not printed twice in a row. It may be used by several
 // goroutines.
 type WaitNotes struct {
-	Term *terminal.Terminal
+	Show func(format string, args ...any) // prints a line
 
 	mu   sync.Mutex
 	told map[string]toldReason // the last reason, by call; "" is the run
@@ -44,11 +40,11 @@ func (w *WaitNotes) NoteAll(all []WaitReason) {
 // print prints a reason, unless it is the last line, and the lines about its command.
 func (w *WaitNotes) print(r WaitReason, next string) {
 	if line := r.line(); line != w.last {
-		w.Term.Note("%s", line)
+		w.Show("%s", line)
 		w.last = line
 	}
 	if next != "" {
-		w.Term.Note("%s", next)
+		w.Show("%s", next)
 		w.last = ""
 	}
 	if w.told == nil {

@@ -1,4 +1,4 @@
-package runs
+package runview
 
 import (
 	"context"
@@ -20,11 +20,11 @@ func TestLookoutLooksOnlyWhileRunIsSilent(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				var looks []int
-				l := newLookout(func(context.Context) { looks = append(looks, int(time.Since(began).Seconds())) })
+				l := NewLookout(func(context.Context) { looks = append(looks, int(time.Since(began).Seconds())) })
 				ctx, stop := context.WithTimeout(t.Context(), 241*time.Second)
 				defer stop()
 				for _, at := range tt.news {
-					time.AfterFunc(time.Duration(at)*time.Second, l.heard)
+					time.AfterFunc(time.Duration(at)*time.Second, l.Heard)
 				}
 				l.run(ctx)
 				if !slices.Equal(looks, tt.want) {

@@ -1,4 +1,4 @@
-package runs
+package runview
 
 import (
 	"context"
@@ -31,26 +31,38 @@ func (s *silence) heard() { s.looks = 0 }
 // looked doubles the next pause.
 func (s *silence) looked() { s.looks++ }
 
-// lookout calls look while a run has no events.
-type lookout struct {
+// Lookout calls a function while a run has no events.
+type Lookout struct {
 	news chan struct{} // has a token after an event
 	look func(context.Context)
 }
 
-func newLookout(look func(context.Context)) *lookout {
-	return &lookout{make(chan struct{}, 1), look}
+// NewLookout returns a lookout that calls look.
+func NewLookout(look func(context.Context)) *Lookout {
+	return &Lookout{make(chan struct{}, 1), look}
 }
 
-// heard reports an event. It does not block.
-func (l *lookout) heard() {
+// Heard reports an event. It does not block.
+func (l *Lookout) Heard() {
 	select {
 	case l.news <- struct{}{}:
 	default:
 	}
 }
 
+// Start runs the lookout in a goroutine. The returned function ends it and waits for its end.
+func (l *Lookout) Start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.run(ctx)
+	}()
+	return func() { cancel(); <-done }
+}
+
 // run calls look when it is due, until ctx ends.
-func (l *lookout) run(ctx context.Context) {
+func (l *Lookout) run(ctx context.Context) {
 	var s silence
 	due := time.NewTimer(s.pause())
 	defer due.Stop()
