@@ -41,6 +41,9 @@ func (d Dialer) allowed(a netip.Addr) (ok, inside bool) {
 // ErrRefused is the error for a forbidden address.
 var ErrRefused = errors.New("images may not be fetched from this address")
 
+// ErrAllRefused is the error for a name that has only forbidden addresses.
+var ErrAllRefused = errors.New("all addresses of the name are forbidden")
+
 // errNoAddress is the single error for names without a permitted address.
 var errNoAddress = errors.New("the name has no address from which images may be fetched")
 
@@ -66,9 +69,11 @@ func (d Dialer) dial(ctx context.Context, network, address string) (net.Conn, er
 		return nil, errors.Join(errNoAddress, err)
 	}
 	var failed error
+	refused := 0
 	for _, a := range all {
 		ok, within := d.allowed(a)
 		if !ok {
+			refused++
 			failed = errors.Join(failed, ErrRefused)
 			continue
 		}
@@ -80,6 +85,9 @@ func (d Dialer) dial(ctx context.Context, network, address string) (net.Conn, er
 			return conn, nil
 		}
 		failed = errors.Join(failed, err)
+	}
+	if refused > 0 && refused == len(all) {
+		failed = ErrAllRefused
 	}
 	return nil, errors.Join(errNoAddress, failed)
 }

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -34,6 +35,29 @@ func TestNoConnectionIsOpenedToARefusedAddress(t *testing.T) {
 			if ok, _ := d.allowed(p.Addr()); ok {
 				t.Errorf("the host's own address %s is allowed", p)
 			}
+		}
+	}
+}
+
+func TestNameWithForbiddenAddressesIsRefused(t *testing.T) {
+	private, public := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("1.1.1.1")
+	for name, tt := range map[string]struct {
+		addresses []netip.Addr
+		want      bool
+	}{
+		"all private": {[]netip.Addr{private, netip.MustParseAddr("fd00::1")}, true},
+		"one public":  {[]netip.Addr{private, public}, false},
+		"none":        {nil, false},
+	} {
+		d := Dialer{
+			Lookup: func(context.Context, string) ([]netip.Addr, error) { return tt.addresses, nil },
+			Reach: func(context.Context, *net.Dialer, netip.AddrPort) (net.Conn, error) {
+				return nil, errors.New("unreachable")
+			},
+		}
+		_, err := d.dial(t.Context(), "tcp", "registry.example:443")
+		if err == nil || errors.Is(err, ErrAllRefused) != tt.want {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

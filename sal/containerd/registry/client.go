@@ -64,7 +64,8 @@ func (t ofTokens) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 // onlyTLS rejects requests without TLS, except to loopback addresses. This includes the second attempts of
-// NewHTTPFallback, and requests to the token server, whose address the registry chooses.
+// NewHTTPFallback, and requests to the token server, whose address the registry chooses. It returns errNotOnline if all
+// addresses of the registry are forbidden, but not for the other servers.
 type onlyTLS struct {
 	http.RoundTripper
 	registry string // host and port
@@ -73,6 +74,7 @@ type onlyTLS struct {
 var (
 	errNoTLS      = errors.New("the registry does not use TLS")
 	errOtherNoTLS = errors.New("a server that the registry names does not use TLS")
+	errNotOnline  = errors.New("the registry has no address on the internet")
 )
 
 func (t onlyTLS) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -82,7 +84,11 @@ func (t onlyTLS) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 		return nil, errOtherNoTLS
 	}
-	return t.RoundTripper.RoundTrip(q)
+	answer, err := t.RoundTripper.RoundTrip(q)
+	if q.URL.Host == t.registry && errors.Is(err, outbound.ErrAllRefused) {
+		return nil, errNotOnline
+	}
+	return answer, err
 }
 
 // Limits of the waits for a registry that answers 429.

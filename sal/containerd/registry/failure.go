@@ -63,6 +63,10 @@ func explain(ctx context.Context, q Request, rejected bool, err error) error {
 		status = answer.StatusCode
 	}
 	switch {
+	case errors.Is(err, errNotOnline):
+		return writ.Errorf(writ.CodeRegistryForbidden, "%s is at a private address, from which this node pulls no images",
+			r.Registry).
+			WithHint("the operator allows it with `writ runner --registry %s`, which names each allowed registry", r.Registry)
 	case rejected && status != http.StatusTooManyRequests && status < 500:
 		return writ.Errorf(writ.CodeRegistryLogin, "%s rejects the user %s or its password", r.Registry, q.Login.User).
 			WithHint("set the password again with `writ secret set`, and sign the script again")
@@ -79,8 +83,7 @@ func explain(ctx context.Context, q Request, rejected bool, err error) error {
 		return writ.Errorf(writ.CodeImageUnknown, "%s answered with status %d for %s", r.Registry, status, r)
 	}
 	return writ.Errorf(writ.CodeUnreachable, "cannot pull %s: %s", r, publicCause(err)).
-		WithHint("the log of the node's runner has the cause, and the node repeats the call a few times; " +
-			"a registry at a private address must be named with `writ runner --registry`")
+		WithHint("the log of the node's runner has the cause, and the node repeats the call a few times")
 }
 
 // publicCauses are the causes that an author may see.

@@ -261,6 +261,21 @@ func TestErrorsHaveNoPassword(t *testing.T) {
 	}
 }
 
+// The default registries are on the internet. Only the operator can permit one at another address.
+func TestRegistryAtPrivateAddressIsForbidden(t *testing.T) {
+	s := ociregistry.Start(t)
+	p := newPuller(t, s)
+	p.Policy.named = false
+	_, err := p.pull(s.Host + "/web@sha256:" + strings.Repeat("ab", 32))
+	e := writ.AsError(err)
+	if e == nil || e.Code != writ.CodeRegistryForbidden || e.Retryable() || !strings.Contains(e.Hint, "`writ runner --registry "+s.Host+"`") {
+		t.Errorf("a registry on this host: %v", err)
+	}
+	if seen := s.Seen(); len(seen) > 0 {
+		t.Errorf("it got %q", seen)
+	}
+}
+
 // A registry chooses the servers of redirects. The error tells an author the same of all of them.
 func TestErrorsShowNothingOfTheNetwork(t *testing.T) {
 	s := ociregistry.Start(t)
