@@ -12,7 +12,7 @@ import (
 
 // ImageFetch holds the arguments of image.fetch.
 type ImageFetch struct {
-	URL    string `writ:"url,required,mutable,form=source,max=2048" help:"its source: https://, or file:/// below a directory that the node's operator permits; it may change if the content stays the same, and is not checked then"`
+	URL    string `writ:"url,required,mutable,form=source,max=2048" help:"its source: https://, or file:/// below a directory that the node's operator permits; a new url for the same content is not checked"`
 	SHA256 string `writ:"sha256,required,form=sha256" help:"the expected SHA-256 of the content"`
 	Format string `writ:"format,default=raw,enum=raw|qcow2|oci" help:"the format: a raw disk, kernel or initramfs (raw), a qcow2 disk (qcow2), or a container image as OCI archive (oci)"`
 }
