@@ -66,7 +66,7 @@ func (s *runTable) runs(
 		}
 		return s.readRuns(ctx, q, p)
 	}
-	found, end, err := s.search(ctx, filter, p, most)
+	found, end, err := search(ctx, s.db, filter, p, most)
 	if err != nil {
 		return ledger.List[ledger.Run]{}, err
 	}

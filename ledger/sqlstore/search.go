@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/internal/clip"
+	"writ/internal/sqldb"
 	"writ/ledger"
 )
 
@@ -129,8 +130,8 @@ func (p place) compare(other place) int {
 
 // search finds the runs of a page, and one more if there is one. It reads at most `most` runs, about equally many of each
 // part of the filter. end is the place of the last run that it has read, or nil if it has read all.
-func (s *runTable) search(
-	ctx context.Context, filter ledger.RunFilter, p ledger.Page, most int,
+func search(
+	ctx context.Context, db *sqldb.DB, filter ledger.RunFilter, p ledger.Page, most int,
 ) (found []place, end *place, err error) {
 	order := func(a, b place) int {
 		if filter.Oldest {
@@ -140,7 +141,7 @@ func (s *runTable) search(
 	}
 	parts := partsOf(listedBy(filter))
 	for _, part := range parts {
-		places, last, err := s.searchPart(ctx, part, filter, p, max(most/len(parts), 1))
+		places, last, err := searchPart(ctx, db, part, filter, p, max(most/len(parts), 1))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -160,8 +161,8 @@ func (s *runTable) search(
 }
 
 // searchPart is search for one part of the filter.
-func (s *runTable) searchPart(
-	ctx context.Context, part, filter ledger.RunFilter, p ledger.Page, most int,
+func searchPart(
+	ctx context.Context, db *sqldb.DB, part, filter ledger.RunFilter, p ledger.Page, most int,
 ) (places []place, end *place, err error) {
 	read := func(row scanner) (one place, err error) {
 		err = row.Scan(&one.created, &one.id)
@@ -175,7 +176,7 @@ func (s *runTable) searchPart(
 	q.where = false
 	andFound(q, filter)
 	q.add(sequenceOf(filter.Oldest)+"\nLIMIT ?", limit(p)+1)
-	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	rows, err := db.Query(ctx, q.String(), q.args...)
 	if places, err = collect(rows, err, read); err != nil || len(places) > limit(p) {
 		return places, nil, err
 	}
@@ -184,7 +185,7 @@ func (s *runTable) searchPart(
 		return nil, nil, err
 	}
 	q.add(" OFFSET ?", most-1)
-	rows, err = s.db.Query(ctx, q.String(), q.args...)
+	rows, err = db.Query(ctx, q.String(), q.args...)
 	last, err := collect(rows, err, read)
 	if len(last) > 0 {
 		end = &last[0]
