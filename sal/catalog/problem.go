@@ -182,12 +182,13 @@ func (is IsHandle) described(v any) string {
 // short shortens a text for a message.
 func short(text string) string { return clip.Text(text, 60) }
 
-// synonyms maps names of arguments in Compose, Nomad, Kubernetes and Terraform to names of this catalogue. The keys are
-// in lower case without separators. suggestion returns the first of these names that the schema contains.
+// synonyms maps names of arguments, results and operations in Compose, Nomad, Kubernetes and Terraform to names of this
+// catalogue. The keys are in lower case without separators. suggestion returns the first of these names that exists.
 var synonyms = map[string][]string{
-	"ports": {"publish"}, "port": {"publish"}, "expose": {"publish"}, "hostport": {"port"}, "containerport": {"to"},
-	"target": {"to", "path"}, "targetport": {"to"}, "source": {"volume", "url"}, "mountpath": {"path"},
-	"img": {"image"}, "entrypoint": {"command"}, "cmd": {"command"}, "args": {"command"}, "test": {"command"},
+	"ports": {"publish", "published"}, "port": {"publish"}, "expose": {"publish"}, "hostport": {"port"},
+	"containerport": {"to"}, "target": {"to", "path"}, "targetport": {"to"}, "source": {"volume", "url"},
+	"mountpath": {"path"},
+	"img":       {"image"}, "entrypoint": {"command"}, "cmd": {"command"}, "args": {"command"}, "test": {"command"},
 	"environment": {"env"}, "vars": {"env"}, "mem": {"memory_mib"}, "memlimit": {"memory_mib"}, "ram": {"memory_mib"},
 	"vcpu": {"cpus"}, "vcpus": {"cpus"}, "cores": {"cpus"}, "mounts": {"volumes"}, "binds": {"volumes"},
 	"volumemounts": {"volumes"}, "healthcheck": {"health"}, "checks": {"health"}, "livenessprobe": {"health"},
@@ -196,7 +197,20 @@ var synonyms = map[string][]string{
 	"cwd": {"workdir"}, "workingdir": {"workdir"}, "ro": {"read_only"}, "networkmode": {"networks"},
 	"configs": {"files"}, "templates": {"files"}, "content": {"text"}, "contents": {"text"}, "uid": {"owner", "user"},
 	"checksum": {"sha256"}, "digest": {"sha256"}, "userdata": {"cloud_init"}, "auth": {"login"},
-	"username": {"user"},
+	"username": {"user"}, "subnet": {"ipv4"}, "cidr": {"ipv4"}, "nic": {"networks"}, "nics": {"networks"},
+	"ip": {"address", "ipv4"}, "ipaddress": {"address", "ipv4"}, "exitcode": {"last_exit_code", "exit_code"},
+	"id":     {"uid"},
+	"remove": {"delete"}, "rm": {"delete"}, "destroy": {"delete"}, "inspect": {"get"}, "describe": {"get"},
+	"add": {"create"}, "make": {"create"}, "pull": {"fetch"}, "download": {"fetch"},
+}
+
+// MemberHelp returns the help for an unknown member of a module or of a result, "it": the name that it may mean,
+// otherwise the list of members.
+func MemberHelp(unknown string, members []string) string {
+	if name := suggestion(unknown, members); name != "" {
+		return fmt.Sprintf("did you mean %q?", name)
+	}
+	return meant.Members("it", members)
 }
 
 // handleOrders is the hint for an argument of other tools that orders calls.

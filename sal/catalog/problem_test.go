@@ -1,6 +1,9 @@
 package catalog
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestNamesOfOtherToolsAreSuggested(t *testing.T) {
 	for _, tt := range []struct{ operation, field, want string }{
@@ -8,7 +11,7 @@ func TestNamesOfOtherToolsAreSuggested(t *testing.T) {
 		{"container.create", "restart_policy", "restart"}, {"container.create", "livenessProbe", "health"},
 		{"container.create", "stop-timeout", "grace_seconds"}, {"container.create", "comand", "command"},
 		{"container.create", "uid", "user"}, {"volume.create", "size", "size_gib"}, {"machine.create", "userdata", "cloud_init"},
-		{"volume.create", "ports", ""},
+		{"network.create", "subnet", "ipv4"}, {"volume.create", "ports", ""},
 	} {
 		o, _ := Lookup(tt.operation)
 		if got := suggestion(tt.field, o.Args.Names()); got != tt.want {
@@ -17,7 +20,22 @@ func TestNamesOfOtherToolsAreSuggested(t *testing.T) {
 	}
 }
 
-// Each suggested name is a field of an operation, and no key has a form that is never looked up.
+func TestNamesOfOtherToolsAreSuggestedForResults(t *testing.T) {
+	o, _ := Lookup("container.create")
+	for unknown, want := range map[string]string{
+		"ip": `did you mean "address"?`, "ports": `did you mean "published"?`, "adress": `did you mean "address"?`,
+		"id": `did you mean "uid"?`, "colour": "it has name, ",
+	} {
+		if got := MemberHelp(unknown, o.Result.Names()); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", unknown, got, want)
+		}
+	}
+	if got := MemberHelp("rm", []string{"create", "delete"}); got != `did you mean "delete"?` {
+		t.Errorf("rm: %q", got)
+	}
+}
+
+// Each suggested name is a field or an action of an operation, and no key has a form that is never looked up.
 func TestSynonymsAreFields(t *testing.T) {
 	fields := map[string]bool{}
 	var collect func(Schema)
@@ -32,6 +50,8 @@ func TestSynonymsAreFields(t *testing.T) {
 	}
 	for _, o := range Operations() {
 		collect(o.Args)
+		collect(o.Result)
+		fields[o.Verb] = true
 	}
 	for key, names := range synonyms {
 		for _, name := range names {

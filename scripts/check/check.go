@@ -8,7 +8,6 @@ import (
 
 	"github.com/d5/tengo/v2/parser"
 
-	"writ/internal/meant"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/diagnostic"
@@ -178,7 +177,7 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 		fields := interpreter.HandleFields(op)
 		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != interpreter.FieldName) {
 			c.At(diagnostic.CodeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).SetHelp(
-				meant.Member(key.Value, fields))
+				catalog.MemberHelp(key.Value, fields))
 		}
 	}
 }
@@ -196,6 +195,6 @@ func (c *checker) member(module string, key *parser.StringLit) {
 	c.hasEffect = c.hasEffect || module == "run" && !slices.Contains([]string{"params", "secret", "text", "url"}, key.Value)
 	if _, ok := interpreter.LookupMember(module, key.Value); !ok {
 		c.At(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(
-			meant.Member(key.Value, interpreter.MemberNames(module)))
+			catalog.MemberHelp(key.Value, interpreter.MemberNames(module)))
 	}
 }

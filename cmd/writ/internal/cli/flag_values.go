@@ -70,7 +70,7 @@ func NotPossible(what, value string, possible []string) error {
 	case len(possible) > mostNamed:
 		hint = fmt.Sprintf("it must be one of %s, … (%d in all)", strings.Join(possible[:mostNamed], ", "), len(possible))
 	case question != "":
-		hint = question + " " + hint
+		hint = question + " I" + strings.TrimPrefix(hint, "i")
 	}
 	return writ.Errorf(writ.CodeUsage, "%s: %q is unknown", what, value).WithHint("%s", hint)
 }
