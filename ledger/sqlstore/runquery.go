@@ -114,35 +114,31 @@ func partsOf(filter ledger.RunFilter) []ledger.RunFilter {
 	return parts
 }
 
-// countRuns builds the query for the numbers of runs by project and state. Open and ended runs have separate indexes
-// and are counted separately, so the query reads only indexes.
-func countRuns(filter ledger.RunFilter) *query {
-	q := selectFrom("")
-	count := func(states []ledger.State) {
+// countRuns builds the queries for the numbers of runs by project and state. Open and ended runs are counted separately,
+// each by their own index. So a count reads no runs. A query is nil if the filter selects none of its runs.
+func countRuns(filter ledger.RunFilter) (open, ended *query) {
+	count := func(states []ledger.State) *query {
 		if len(states) == 0 && len(filter.States) > 0 {
-			return
+			return nil
 		}
-		if q.where {
-			q.add("\nUNION ALL\n")
-		}
-		q.add("SELECT project, state, COUNT(*) FROM runs")
-		q.where = false
+		q := selectFrom("SELECT project, state, COUNT(*) FROM runs")
 		part := filter
 		if part.States = states; len(states) == 0 {
 			q.and(isEnded)
 		}
 		selectRuns(q, part, unordered)
 		q.add("\nGROUP BY project, state")
+		return q
 	}
-	open, ended := openStates, []ledger.State(nil)
+	openOnes, endedOnes := openStates, []ledger.State(nil)
 	if len(filter.States) > 0 {
-		open, ended = split(filter.States)
+		openOnes, endedOnes = split(filter.States)
 	}
-	count(open)
+	open = count(openOnes)
 	if filter.Silent.IsZero() { // a silent run is open
-		count(ended)
+		ended = count(endedOnes)
 	}
-	return q
+	return open, ended
 }
 
 // split divides states into open and ended states.

@@ -12,7 +12,10 @@ import (
 )
 
 // runTable holds copies of runs.
-type runTable struct{ tables }
+type runTable struct {
+	tables
+	ended endedCounts
+}
 
 const runColumns = `SELECT id, datacenter, project, project_name, signer, state, created, logs_only, body FROM runs`
 
@@ -119,45 +122,46 @@ func (s *runTable) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.
 // progress. A run has at most scripts.MaxLogLines log lines, which bounds the rows read.
 const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id AND topic <> 'log' ORDER BY events.id DESC LIMIT 1), 0)"
 
-// CountRuns counts the selected runs. With a text, it counts those among the newest ledger.MaxExamined.
+// CountRuns counts the selected runs. With a text, it counts those among the newest ledger.MaxExamined. In a large ledger,
+// the numbers of ended runs may be some seconds old, see endedCounts.
 func (s *runTable) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.RunCounts, error) {
-	return s.countRuns(ctx, filter, maxExamined)
-}
-
-// countRuns is CountRuns with the number of runs that a search may read.
-func (s *runTable) countRuns(ctx context.Context, filter ledger.RunFilter, most int) (ledger.RunCounts, error) {
-	queries := []*query{}
-	if filter.Text == "" {
-		queries = append(queries, countRuns(filter))
-	} else {
-		parts := partsOf(listedBy(filter))
-		for _, part := range parts {
-			q, err := countFound(part, filter, max(most/len(parts), 1))
-			if err != nil {
-				return nil, err
-			}
-			queries = append(queries, q)
-		}
+	if filter.Text != "" {
+		return countFound(ctx, s.db, filter, maxExamined)
 	}
 	counts := ledger.RunCounts{}
-	for _, q := range queries {
-		rows, err := s.db.Query(ctx, q.String(), q.args...)
-		err = each(rows, err, func(row scanner) error {
-			var project writ.ProjectID
-			var state ledger.State
-			var n int
-			err := row.Scan(&project, &state, &n)
-			if counts[project] == nil {
-				counts[project] = map[ledger.State]int{}
-			}
-			counts[project][state] += n
-			return err
-		})
-		if err != nil {
+	open, ended := countRuns(filter)
+	if open != nil {
+		if err := addCounts(ctx, s.db, counts, open); err != nil {
+			return nil, err
+		}
+	}
+	if ended != nil {
+		if err := s.ended.add(ctx, s.db, counts, ended); err != nil {
 			return nil, err
 		}
 	}
 	return counts, nil
+}
+
+// addCounts adds the numbers that a query returns.
+func addCounts(ctx context.Context, db *sqldb.DB, to ledger.RunCounts, q *query) error {
+	rows, err := db.Query(ctx, q.String(), q.args...)
+	return each(rows, err, func(row scanner) error {
+		var project writ.ProjectID
+		var state ledger.State
+		var n int
+		err := row.Scan(&project, &state, &n)
+		add(to, project, state, n)
+		return err
+	})
+}
+
+// add adds a number to counts.
+func add(to ledger.RunCounts, project writ.ProjectID, state ledger.State, n int) {
+	if to[project] == nil {
+		to[project] = map[ledger.State]int{}
+	}
+	to[project][state] += n
 }
 
 // Failures groups the selected runs by code and operation.

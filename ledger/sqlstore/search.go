@@ -105,17 +105,25 @@ func andFound(q *query, filter ledger.RunFilter) {
 // examined is a query for the columns of andFound.
 const examined = "SELECT id, created, project, state, signer, failure, failed_operation, words, parameters FROM runs"
 
-// countFound builds the query for the numbers of found runs by project and state, among the newest `most` of one part.
-func countFound(part, filter ledger.RunFilter, most int) (*query, error) {
-	q := selectFrom("SELECT project, state, COUNT(*) FROM (")
-	if err := listPart(q, examined, part, ledger.Page{}, most); err != nil {
-		return nil, err
+// countFound counts the runs that a search finds among the newest `most` runs, about equally many of each part of the
+// filter.
+func countFound(ctx context.Context, db *sqldb.DB, filter ledger.RunFilter, most int) (ledger.RunCounts, error) {
+	counts := ledger.RunCounts{}
+	parts := partsOf(listedBy(filter))
+	for _, part := range parts {
+		q := selectFrom("SELECT project, state, COUNT(*) FROM (")
+		if err := listPart(q, examined, part, ledger.Page{}, max(most/len(parts), 1)); err != nil {
+			return nil, err
+		}
+		q.add(") AS examined")
+		q.where = false
+		andFound(q, filter)
+		q.add("\nGROUP BY project, state")
+		if err := addCounts(ctx, db, counts, q); err != nil {
+			return nil, err
+		}
 	}
-	q.add(") AS examined")
-	q.where = false
-	andFound(q, filter)
-	q.add("\nGROUP BY project, state")
-	return q, nil
+	return counts, nil
 }
 
 // place is a place in a list of runs.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -114,7 +115,7 @@ func TestPagesOfASearchAreBounded(t *testing.T) {
 	if oldest.Created.Before(all[len(all)/2-2].Created) {
 		t.Errorf("the first page has a run of %v", oldest.Created)
 	}
-	counts, err := s.countRuns(t.Context(), filter, most)
+	counts, err := countFound(t.Context(), s.db, filter, most)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,5 +125,44 @@ func TestPagesOfASearchAreBounded(t *testing.T) {
 	}
 	if found == 0 || found > len(list.Items) {
 		t.Errorf("%d runs are counted, of %d on the page", found, len(list.Items))
+	}
+}
+
+// A count reads all ended runs, so its result is reused if they are many.
+func TestCountsOfALargeLedgerAreReused(t *testing.T) {
+	s, all := withRuns(t, 10)
+	_, ended := countRuns(ledger.RunFilter{})
+	total := func() (n int) {
+		t.Helper()
+		counts, err := s.CountRuns(t.Context(), ledger.RunFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range counts.Total() {
+			n += of
+		}
+		return n
+	}
+	if n := total(); n != len(all) {
+		t.Errorf("%d runs, want %d", n, len(all))
+	}
+	if len(s.runTable.ended.counts) > 0 {
+		t.Error("the numbers of a small ledger are reused")
+	}
+	known := endedCount{ledger.RunCounts{"p": {ledger.State(writ.RunFailed): manyCounted}}, time.Now().Add(time.Hour)}
+	s.runTable.ended.store(keyOf(ended), known)
+	if n := total(); n != manyCounted {
+		t.Errorf("%d runs, want the last number", n)
+	}
+	known.until = time.Now()
+	s.runTable.ended.store(keyOf(ended), known)
+	if n := total(); n != len(all) {
+		t.Errorf("%d runs after the time of the last number", n)
+	}
+	for i := range 2 * maxQueries {
+		s.runTable.ended.store(fmt.Sprint(i), endedCount{until: time.Now().Add(time.Hour)})
+	}
+	if n := len(s.runTable.ended.counts); n > maxQueries {
+		t.Errorf("%d results are stored", n)
 	}
 }

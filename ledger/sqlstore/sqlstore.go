@@ -59,7 +59,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 
 func newStore(in tables) *Store {
 	return &Store{
-		in, rosterTables{in}, registrationTable{in}, submissionTable{in}, runTable{in}, callTable{in}, nodeTable{in},
+		in, rosterTables{in}, registrationTable{in}, submissionTable{in}, runTable{tables: in}, callTable{in}, nodeTable{in},
 		resourceTable{in}, usageTables{in}, eventTables{in}, webhookTable{in},
 	}
 }
