@@ -139,7 +139,13 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 		return nil, err
 	}
 	tree := p.Path(name)
-	if there, err := isSubvolume(tree); err != nil || !there {
+	there, err := isSubvolume(tree)
+	switch {
+	case writ.CodeOf(err) == writ.CodeResourceConflict:
+		return []sal.Drift{{What: "its content is gone: " + writ.AsError(err).Message}}, nil
+	case err != nil:
+		return nil, sal.HostError("inspect the tree "+name, err)
+	case !there:
 		return []sal.Drift{{What: "its content is gone: missing subvolume " + tree}}, nil
 	}
 	found, err := nestedDrift(tree)

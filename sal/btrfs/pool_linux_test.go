@@ -173,6 +173,24 @@ func TestKeepMendsTheQuota(t *testing.T) {
 }
 
 // A machine must be able to write its whole disk, with any number of snapshots.
+// Somebody has replaced a tree by a directory, for example while restoring files.
+func TestKeepNamesAnObjectInPlaceOfATree(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		bound := sal.Bound{Bytes: 32 * mib}
+		dir := must[string](t)(p.Make(t.Context(), "a", bound))
+		if err := deleteSubvolume(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		drift := must[[]sal.Drift](t)(p.Keep(t.Context(), "a", bound))
+		if len(drift) != 1 || !strings.Contains(drift[0].What, dir+" exists and is not a subvolume") {
+			t.Errorf("drift = %+v", drift)
+		}
+	})
+}
+
 func TestSnapshotsDoNotShrinkATree(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
