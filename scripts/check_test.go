@@ -176,6 +176,9 @@ var wrong = []struct {
 	{use + "params := {count: {type: \"int\", default: 1}}\np := r.params\np.cuont; r.params.x; p[\"y\"]; p.count", []string{"W0304 4:3", "W0304 4:19", "W0304 4:24"}},
 	{"params := {a: {type: \"int\", default: 1}}\nx := params.a", []string{"W0305 2:6"}},
 
+	// Members of other languages; habits_test.go has more.
+	{"x := []\nx.push(1)", []string{"W0210 2:3"}},
+
 	// Valid scripts.
 	{"", nil},
 	{"#!", []string{"W0001 1:1"}},

@@ -153,3 +153,34 @@ func TestCommaAfterTheLastElementIsAccepted(t *testing.T) {
 		}
 	}
 }
+
+func TestMembersOfOtherLanguagesAreExplained(t *testing.T) {
+	const run = "run := import(\"run\")\nparams := {s: {type: \"string\"}, l: {type: \"list\", of: \"int\"}, n: {type: \"int\"}, b: {type: \"bool\"}}\nrun.log(run.params)\n"
+	for text, want := range map[string]string{
+		"l := []\nl.push(1)": "5:3 a list has no \"push\": write l = append(l, 1)",
+		"l := []\nl = append(l, 1)\nl += [2]\nrun.log(l.len())":    "7:11 a list has no \"len\": write len(l)",
+		"l := [1]\nrun.log(l.length)":                              "5:11 a list has no \"length\": write len(l)",
+		"l := [1]\nrun.log(l[\"first\"])":                          "5:11 a list has no \"first\": write l[0]",
+		"l := [1]\nl.map(func(x) { return x })":                    "5:3 a list has no \"map\": write a loop: for x in l { … }",
+		"l := [1]\nl.frobnicate()":                                 "5:3 a list has no \"frobnicate\": a list has elements only: l[0], len(l)",
+		"s := \"a\"\ns += \"b\"\nrun.log(s.to_upper())":            "6:11 a text has no \"to_upper\": write text.to_upper(s), with text := import(\"text\") above",
+		"run.log(\"a,b\".split(\",\"))":                            "4:15 a text has no \"split\": write text.split(\"a,b\", \",\"), with text := import(\"text\") above",
+		"run.log(\", \".join(run.params.l))":                       "4:14 a text has no \"join\": write text.join(run.params.l, \", \"), with text := import(\"text\") above",
+		"run.log(run.params.s.length)":                             "4:22 a text has no \"length\": write len(run.params.s)",
+		"run.log(run.params.l.size())":                             "4:22 a list has no \"size\": write len(run.params.l)",
+		"n := 1\nn++\nrun.log(n.to_string())":                      "6:11 a number has no \"to_string\": write string(n)",
+		"run.log(\"%d\" % 1)":                                      "4:9 a text has no operator %: write format(\"%d\", 1)",
+		"run.log(\"-\" * 8)":                                       "4:9 a text has no operator *: write text.repeat(\"-\", 8), with text := import(\"text\") above",
+		"run.log(run.params.s - \"a\")":                            "4:9 a text has no operator -: ",
+		"l := undefined\nl = []\nrun.log(l.push(1))":               "",
+		"l := []\nl = {}\nrun.log(l.push)":                         "",
+		"f := func(l) { return l.push(1) }\nrun.log(f({}))":        "",
+		"a := \"x\"\nb := a\na = b\nb = {c: 1}\nrun.log(a.c, b.c)": "",
+		"m := {len: 1}\nrun.log(m.len, run.params.n % 2)":          "",
+		"for l in [[1], {}] { run.log(l.len) }":                    "",
+	} {
+		if got, _ := firstFinding(run + text); got != want {
+			t.Errorf("%s\n%s\nwant %s", text, got, want)
+		}
+	}
+}

@@ -213,6 +213,24 @@ func TestFailuresSayWhatAndWhere(t *testing.T) {
 	}
 }
 
+func TestMissingMemberHasAHint(t *testing.T) {
+	for text, want := range map[string][2]string{
+		`f := func(x) { x.push(1) }; f([])`:      {`a list has no "push": invalid index type: string`, "write list = append(list, …)"},
+		`f := func(x) { return x.len() }; f([])`: {`a list has no "len": invalid index type: string`, "write len(list)"},
+		`f := func(x) { x.to_upper() }; f("a")`:  {`a text has no "to_upper": invalid index type: string`, `write text.to_upper(s), with text := import("text") above`},
+		`f := func(x) { x.to_string() }; f(1)`:   {`a number has no "to_string": not indexable: string`, "write string(n)"},
+		`f := func(x) { return x % 1 }; f("%d")`: {"invalid operation: string % int", "write format(text, …)"},
+		`f := func(x) { return x - 1 }; f("%d")`: {"invalid operation: string - int", ""},
+		`f := func(x, i) { x[i] }; f([1], true)`: {"invalid index type: bool", ""},
+		`f := func(x) { return x * "a" }; f(2)`:  {"invalid operation: int * string", ""},
+	} {
+		o, _ := play(t, compile(t, bundleOf(text)), everything(), nil)
+		if o.Status != scripts.Failed || o.Failure.Code != writ.CodeScriptFailed || o.Failure.Message != want[0] || o.Failure.Hint != want[1] {
+			t.Errorf("%s\n%s %+v\nwant %q", text, o.Status, o.Failure, want)
+		}
+	}
+}
+
 func TestFailureHasATrace(t *testing.T) {
 	bundle := scripts.Bundle{
 		Main:    scripts.Source{Name: "main.tengo", Text: []byte("lib := import(\"lib\")\nf := func() {\n\treturn lib.half(\"x\")\n}\nf()\n")},

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
 
 	"writ/sal/catalog"
 	"writ/scripts"
@@ -74,6 +75,7 @@ type checker struct {
 	secrets    secretChecker
 	params     paramChecker
 	targets    *targets
+	assigned   map[*syntax.Symbol][]assignment
 	operations map[string]bool
 	hasEffect  bool                 // the text names an operation, or a member of run with an effect
 	seen       map[parser.Expr]bool // module names in permitted positions
@@ -88,6 +90,7 @@ func newChecker(a *syntax.Analysis) *checker {
 		secrets:    secretChecker{scope: in, names: make(map[string]bool)},
 		params:     paramChecker{scope: in, misdeclared: make(map[string]bool)},
 		targets:    t,
+		assigned:   make(map[*syntax.Symbol][]assignment),
 		operations: make(map[string]bool),
 		seen:       make(map[parser.Expr]bool),
 	}
@@ -111,6 +114,7 @@ func (c *checker) nodes(n parser.Node) {
 				c.seen[i] = true
 			}
 		}
+		c.assignment(n)
 	case *parser.SelectorExpr:
 		if key, ok := n.Sel.(*parser.StringLit); ok {
 			c.selector(n.Expr, key)
@@ -132,6 +136,15 @@ func (c *checker) nodes(n parser.Node) {
 		c.value(n)
 	}
 	syntax.Children(n, c.nodes)
+}
+
+// assignment records a value that a variable gets after its definition.
+func (c *checker) assignment(n *parser.AssignStmt) {
+	if name, ok := n.LHS[0].(*parser.Ident); ok && n.Token != token.Define {
+		if s := c.Symbols[name]; s != nil {
+			c.assigned[s] = append(c.assigned[s], assignment{n.Token, n.RHS[0]})
+		}
+	}
 }
 
 // namesModule reports whether e is a variable that is defined here as a module and never assigned again.

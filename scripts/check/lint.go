@@ -23,12 +23,16 @@ type linter struct {
 	comparisons comparisons
 	usage       *usage
 	loops       *loops
+	types       *types
 }
 
 // lint checks the script and its modules.
 func lint(c *checker, params scripts.Params) {
 	in := c.scope
-	l := &linter{scope: in, comparisons: comparisons{in}, usage: newUsage(in), loops: newLoops(in)}
+	l := &linter{
+		scope: in, comparisons: comparisons{in}, usage: newUsage(in), loops: newLoops(in),
+		types: newTypes(in, params, c.assigned),
+	}
 	for _, u := range c.Units {
 		if u.Tree == nil || u.Source.Name == "enum" { // not written by the author
 			continue
@@ -104,6 +108,7 @@ func (l *linter) nodes(n parser.Node) {
 		return
 	case *parser.BinaryExpr:
 		l.comparisons.binary(n)
+		l.types.binary(n)
 	case *parser.UnaryExpr:
 		if n.Token == token.Not {
 			l.comparisons.condition(n.Expr)
@@ -181,6 +186,8 @@ func (l *linter) selector(e parser.Expr) {
 	base, key := selected(e)
 	if key == nil {
 		l.nodes(e.(*parser.IndexExpr).Index)
+	} else {
+		l.types.member(e, base, key)
 	}
 	switch {
 	case l.isParams(e):
@@ -202,6 +209,7 @@ func (l *linter) selector(e parser.Expr) {
 
 func (l *linter) call(n *parser.CallExpr) {
 	l.loops.sameEachRound(n)
+	l.types.calls[n.Func] = n
 	l.nodes(n.Func)
 	builtin := l.builtin(n.Func)
 	if builtin == "append" {

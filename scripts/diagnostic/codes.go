@@ -58,6 +58,7 @@ const (
 	CodeMisplaced      = "W0207"
 	CodeAssignment     = "W0208"
 	CodeExportIgnored  = "W0209"
+	CodeNoMember       = "W0210"
 
 	CodeParamsLiteral = "W0301"
 	CodeParamSchema   = "W0302"

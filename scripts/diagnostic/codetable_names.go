@@ -86,6 +86,18 @@ run.log(a, b)`},
 		`run := import("run")
 run.output({answer: 42})`},
 
+	{CodeNoMember, SeverityError, "a value has no such member or operator",
+		"Texts, lists and numbers have no members, and texts have no operators except `+` and comparisons. The run fails " +
+			"at this place. Functions do the work of the members of other languages: `append(list, x)`, `len(list)`, the " +
+			"module `text`, and `format(\"%d\", n)` instead of the operator `%`.",
+		`run := import("run")
+names := ["a"]
+names.push("b")
+run.log(names)`,
+		`run := import("run")
+names := ["a"]
+names = append(names, "b")
+run.log(names)`},
 	{CodeParamsLiteral, SeverityError, "params is not a literal",
 		"Parameters are read without running the script, so `params := {…}` must be a literal. It holds strings, " +
 			"numbers, true, false, lists and maps of these. It is defined once, at the top level, and is never assigned " +

@@ -113,7 +113,7 @@ func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 	case p.suspended != nil: // the interrupted instruction may have returned another error
 		return p.suspended
 	case err != nil:
-		return err
+		return explain(p.vm, err)
 	}
 	if err := p.prune(); err != nil {
 		return err
@@ -254,6 +254,9 @@ func (p *pass) missingCalls() error {
 // failure converts an error to the failure of the script, with its position.
 func failure(err error) *writ.Failure {
 	trace, cause := unwind(err)
+	if e, ok := err.(*explained); ok {
+		cause = e.cause
+	}
 	f := &writ.Failure{Error: writ.Error{Code: writ.CodeScriptFailed, Message: cause.Error()}}
 	if known, ok := errors.AsType[*writ.Error](cause); ok {
 		f.Error = writ.Error{Code: known.Code, Message: known.Message, Hint: known.Hint}

@@ -1,7 +1,9 @@
 package interpreter
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +11,8 @@ import (
 	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/token"
 
+	"writ"
+	"writ/internal/clip"
 	"writ/scripts/interpreter/instrument"
 	"writ/scripts/syntax"
 )
@@ -125,10 +129,10 @@ func element(fuel *meter, x, i tengo.Object) (tengo.Object, error) {
 	}
 	found, err := x.IndexGet(i)
 	switch err {
-	case tengo.ErrNotIndexable: // as in Tengo, the error names the type of the index
-		err = fmt.Errorf("not indexable: %s", i.TypeName())
+	case tengo.ErrNotIndexable: // Tengo returns this error for the index
+		err = elementError(x, i, fmt.Errorf("not indexable: %s", i.TypeName()))
 	case tengo.ErrInvalidIndexType:
-		err = fmt.Errorf("invalid index type: %s", i.TypeName())
+		err = elementError(x, i, fmt.Errorf("invalid index type: %s", i.TypeName()))
 	}
 	return found, err
 }
@@ -245,4 +249,83 @@ func unary(op token.Token, o tengo.Object) (tengo.Object, error) {
 		}
 	}
 	return nil, fmt.Errorf("invalid operation: %s%s", op, o.TypeName())
+}
+
+// maxMember limits the name of a member in an error, in bytes.
+const maxMember = 60
+
+// valuesInHints are the names of values in hints, by type.
+var valuesInHints = map[string]string{syntax.TypeList: "list", syntax.TypeText: "s", syntax.TypeNumber: "n"}
+
+// noMember returns the error for a member of a value whose type has no members. The hint names the function that does
+// the work of this member in other languages.
+func noMember(kind, member string, cause error) *writ.Error {
+	return writ.Errorf(writ.CodeScriptFailed, "a %s has no %q: %w", kind, clip.Text(member, maxMember), cause).
+		WithHint("%s", syntax.MemberHelp(kind, valuesInHints[kind], member, "…"))
+}
+
+// typeOf returns the type of an object for syntax.MemberHelp, "" for types that have members.
+func typeOf(object reflect.Type) string {
+	switch object {
+	case reflect.TypeFor[*tengo.Array](), reflect.TypeFor[*tengo.ImmutableArray]():
+		return syntax.TypeList
+	case reflect.TypeFor[*tengo.String]():
+		return syntax.TypeText
+	case reflect.TypeFor[*tengo.Int](), reflect.TypeFor[*tengo.Float]():
+		return syntax.TypeNumber
+	}
+	return ""
+}
+
+// elementError returns the error of x[i] for a member of a list, text or number, and cause for other values.
+func elementError(x, i tengo.Object, cause error) error {
+	name, isName := i.(*tengo.String)
+	if kind := typeOf(reflect.TypeOf(x)); kind != "" && isName {
+		return noMember(kind, name.Value, cause)
+	}
+	return cause
+}
+
+// explained is an error of the VM with a cause for people, which may have a hint.
+type explained struct {
+	error
+	cause error
+}
+
+// Unwrap returns the next error of the chain that the VM made, as for the error itself.
+func (e *explained) Unwrap() error { return errors.Unwrap(e.error) }
+
+// explain adds a cause for people to an error of a VM that has stopped, if the error comes from a member or operator of
+// another language.
+func explain(vm *tengo.VM, err error) error {
+	_, cause := unwind(err)
+	text := cause.Error()
+	for _, op := range []token.Token{token.Rem, token.Mul} {
+		if strings.HasPrefix(text, "invalid operation: string "+op.String()+" ") {
+			return &explained{err, writ.Errorf(writ.CodeScriptFailed, "%s", text).
+				WithHint("%s", syntax.OperatorHelp(op, "text", "…"))}
+		}
+	}
+	if text != "invalid index type: string" && text != "not indexable: string" {
+		return err
+	}
+	if kind, member := indexed(vm); kind != "" {
+		return &explained{err, noMember(kind, member, errors.New(text))}
+	}
+	return err
+}
+
+// indexed returns the type of the value and the key of x.key at which a VM has stopped, "" if the type may have members.
+// The VM leaves both operands above its stack. They are only accessible by reflection, see frames.
+func indexed(vm *tengo.VM) (kind, key string) {
+	v := reflect.ValueOf(vm).Elem()
+	stack, size := v.FieldByName("stack"), v.FieldByName("sp")
+	if !stack.IsValid() || !size.IsValid() || int(size.Int())+1 >= stack.Len() {
+		return "", ""
+	}
+	x, k := stack.Index(int(size.Int())).Elem(), stack.Index(int(size.Int())+1).Elem()
+	if !x.IsValid() || !k.IsValid() || k.Type() != reflect.TypeFor[*tengo.String]() {
+		return "", ""
+	}
+	return typeOf(x.Type()), k.Elem().FieldByName("Value").String()
 }
