@@ -108,6 +108,12 @@ var lints = []struct {
 	{"r := import(\"run\")\nf := func() { r.fail(\"x\") }\nif 1 + 1 == 3 { f() }", nil},
 	{"import(\"run\").output({a: 1})", nil},
 
+	// Texts with the syntax of variables of other languages.
+	{"r := import(\"run\")\nx := 1\nr.log(x, \"web-${x}\", `a${r.id}b`, \"${HOME} ${x}\", \"$x {x} ${y} ${len} ${1}\")",
+		[]string{"W0417 3:15", "W0417 3:24", "W0417 3:44"}},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\nr.log(r.params.a, \"web-${a}\", \"web-${r.params.a}\", \"${b}\")", []string{"W0417 3:24", "W0417 3:36"}},
+	{"r := import(\"run\")\nf := func() { return \"${x}\" }\nx := f()\nr.log(x)", nil},
+
 	// Misleading text; hidden_test.go has more.
 	{"// a\u202eb\n\u0430dmin := 1\n\u0430dmin += 1\nprint := func(x) { return x }\nr := import(\"run\")\nr.log(print(\u0430dmin))", []string{"W0413 1:5", "W0414 2:1", "W0414 3:1", "W0414 6:13"}},
 }
@@ -166,6 +172,22 @@ func TestLintedTrapsAreReal(t *testing.T) {
 		o, _ := play(t, compile(t, bundleOf(text)), scripts.Inputs{Allow: []string{"volume.get"}, MaxCalls: 100}, nil)
 		if o.Status != scripts.Completed || o.Output["v"] != want {
 			t.Errorf("%s\n%+v, want %v", text, o, want)
+		}
+	}
+}
+
+func TestInterpolationIsShownAsSum(t *testing.T) {
+	for text, want := range map[string]string{
+		`"web-${x}"`:                            `write "web-" + x`,
+		"`web-${x}`":                            "write `web-` + x",
+		`"${x}"`:                                `write "" + x`,
+		`"${x}${y}-b"`:                          `write "" + x + y + "-b"`,
+		`"${HOME}/${x}/${n}"`:                   `write "${HOME}/" + x + "/" + run.params.n`,
+		`"` + strings.Repeat("a", 99) + `${x}"`: `write "…" + x + "…"`,
+	} {
+		r := check.Check(bundleOf("run := import(\"run\")\nparams := {n: {type: \"int\"}}\nx := run.params.n\ny := 2\nrun.log(y, " + text + ")"))
+		if len(r.Diagnostics) != 1 || r.Diagnostics[0].Help != want {
+			t.Errorf("%s: %s\nwant %s", text, r, want)
 		}
 	}
 }

@@ -40,6 +40,7 @@ func lint(c *checker, params scripts.Params) {
 		l.statements = statements{in, u.Main}
 		l.statements.check(u.Tree.Stmts)
 		l.nodes(u.Tree)
+		l.interpolations(u, params)
 		eachBody(u.Tree.Stmts, func(list []parser.Stmt) { unordered(in, list) })
 		if u.Main {
 			tooManyCalls(in, u.Tree)
@@ -57,6 +58,34 @@ func reportNoEffect(c *checker) {
 	if main := c.Main; !c.hasEffect && len(c.List) == 0 && !scripts.IsTest(main.Source.Name) {
 		c.Add(diagnostic.CodeNoEffect, parser.Pos(main.File.Base), 1, "the script has no effect").Help =
 			"call an operation, or log a line with run.log"
+	}
+}
+
+// interpolations reports texts with `${name}`, where name is a variable or parameter. The variable counts as read,
+// because the author means to read it.
+func (l *linter) interpolations(u *syntax.Unit, params scripts.Params) {
+	for _, i := range u.Interpolations {
+		expressions := make(map[string]string)
+		var first *syntax.InterpolatedName
+		for n, at := range i.At {
+			_, declared := params.Named(at.Name)
+			switch {
+			case i.Variables[at.Name] != nil:
+				l.usage.read[i.Variables[at.Name]] = true
+				expressions[at.Name] = at.Name
+			case declared:
+				expressions[at.Name] = "run.params." + at.Name
+			default:
+				continue
+			}
+			if first == nil {
+				first = &i.At[n]
+			}
+		}
+		if first != nil && !l.Crowded() {
+			l.Add(diagnostic.CodeInterpolation, first.Pos, len(first.Name)+len("${}"),
+				"the text contains ${%s}, not its value", first.Name).Help = "write " + i.Sum(expressions)
+		}
 	}
 }
 

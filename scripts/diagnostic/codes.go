@@ -84,6 +84,8 @@ const (
 	CodeUnordered = "W0415"
 	CodeNoEffect  = "W0416"
 
+	CodeInterpolation = "W0417"
+
 	CodeTestOperation = "W0501"
 	CodeTestMember    = "W0502"
 	CodeTestShape     = "W0503"

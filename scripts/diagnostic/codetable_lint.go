@@ -182,6 +182,16 @@ machine.start(web)`},
 		`volume := import("volume")
 volume.create("disk", {size_gib: 10})`},
 
+	{CodeInterpolation, SeverityWarning, "a text does not contain the value of a variable",
+		"The text has `${name}`, and `name` is a variable or a parameter. Scripts do not replace it: the text keeps these " +
+			"characters. Join texts and values with `+`, or write `format(\"web-%d\", n)`.",
+		`run := import("run")
+name := "web"
+run.output({name: name, disk: "${name}-disk"})`,
+		`run := import("run")
+name := "web"
+run.output({name: name, disk: name + "-disk"})`},
+
 	{CodeTestOperation, SeverityError, "a test calls no operations",
 		"A file whose name ends with `_test.tengo` holds tests. A test runs scripts on simulated drivers, " +
 			"`t.run(\"web.tengo\")`, and makes no calls itself. So it cannot import `run` and the modules of operations, " +

@@ -20,6 +20,8 @@ type Unit struct {
 	Main    bool
 	loops   int                  // number of loops around the current statement of the top level
 	Imports []*parser.ImportExpr // in the order of the text
+	// Interpolations are the texts with `${name}`, in the order of the text.
+	Interpolations []Interpolation
 }
 
 // Parse parses the source of u, if it is within the limits of parser and compiler.

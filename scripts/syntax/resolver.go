@@ -280,6 +280,8 @@ func (r *resolver) expr(e parser.Expr) {
 		r.funcLit(e)
 	case *parser.ImportExpr:
 		r.unit.Imports = append(r.unit.Imports, e)
+	case *parser.StringLit:
+		r.interpolations(e)
 	default:
 		Children(e, func(c parser.Node) {
 			if c, ok := c.(parser.Expr); ok {
