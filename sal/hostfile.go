@@ -22,7 +22,7 @@ func HostError(doing string, err error) error {
 	}
 	if errors.Is(err, syscall.EDQUOT) {
 		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: the size limit is reached: %w", doing, err).
-			WithHint("grow it or delete its snapshots; if the project has used its share of the node's disk, delete other resources or use another node")
+			WithHint("grow the resource or delete its snapshots; if the project has used its share of the node's disk, delete other resources or use another node")
 	}
 	if errors.Is(err, syscall.ENOSPC) {
 		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).

@@ -30,7 +30,7 @@ func Far(ctx context.Context, doing string, total int64) func(done int64) {
 		}
 		next = done - done%pace + pace
 		if total == 0 {
-			tell(fmt.Sprintf("%s of it %s", size(done), doing))
+			tell(fmt.Sprintf("%s %s", size(done), doing))
 			return
 		}
 		tell(fmt.Sprintf("%s of %s %s", size(done), size(total), doing))

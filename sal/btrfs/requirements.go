@@ -19,7 +19,7 @@ func (r Requirements) Needs() []needs.Need {
 		{
 			Name: "btrfs",
 			Use:  "volumes are plain directories: sizes are not enforced, and snapshots and clones are copies",
-			Fix:  "apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY; and --data in there, before the first volume",
+			Fix:  "apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY; then start the runner with --data in DIRECTORY, before the first volume",
 			Look: r.look,
 		},
 		{

@@ -28,7 +28,7 @@ type ContainerProgram struct {
 	Env       map[string]Text `writ:"env,mutable,keys=variable,max=256" help:"environment variables, in addition to the image's"`
 	CPUs      writ.Hundredths `writ:"cpus,mutable,default=1,min=0.01,max=256,uses=cpus" help:"CPUs, in steps of 0.01"`
 	MemoryMiB int64           `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"maximum memory, in MiB"`
-	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
+	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; its address is on the first network"`
 	Volumes   []Mount         `writ:"volumes,max=32,distinct=path" help:"volumes to mount"`
 	ContainerSettings
 }
@@ -241,7 +241,7 @@ type Container struct {
 	Ended string `writ:"ended" help:"how the last stopped or replaced process ended: exited, or killed after the grace period; empty if none was running"`
 	// LastExitCode defaults to NeverEnded.
 	LastExitCode int64 `writ:"last_exit_code,default=-1" help:"exit code of its program when it last exited by itself: 0 is success, 137 killed; -1 if it never did"`
-	OutOfMemory  bool  `writ:"out_of_memory,default=false" help:"whether the kernel killed it then for exceeding its memory"`
+	OutOfMemory  bool  `writ:"out_of_memory,default=false" help:"whether it last exited because the kernel killed it for exceeding its memory"`
 }
 
 // NeverEnded is the last exit code of a container whose program never exited by itself.

@@ -10,8 +10,8 @@ import (
 type MachineCreate struct {
 	CPUs      int64           `writ:"cpus,required,mutable,min=1,max=256,uses=cpus" help:"virtual CPUs"`
 	MemoryMiB int64           `writ:"memory_mib,required,mutable,min=64,max=16777216,uses=memory_mib" help:"memory in MiB"`
-	Disks     []writ.Ref      `writ:"disks,kinds=volume,max=32,distinct=elements" help:"its volumes, in order; it boots from the first one"`
-	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
+	Disks     []writ.Ref      `writ:"disks,kinds=volume,max=32,distinct=elements" help:"its volumes, in order; it boots from the first volume"`
+	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; its address is on the first network"`
 	Kernel    writ.Ref        `writ:"kernel,kinds=image,byname,formats=raw" help:"a kernel to start directly; by default, the node boots the first disk"`
 	Initramfs writ.Ref        `writ:"initramfs,kinds=image,byname,with=kernel,formats=raw" help:"the kernel's initramfs"`
 	Cmdline   string          `writ:"cmdline,form=cmdline,max=2048,with=kernel" help:"the kernel's command line"`

@@ -48,7 +48,7 @@ func TestCheckRefusesUselessValues(t *testing.T) {
 		{"machine.create", machine("cloud_init", "\ufeff#!/bin/sh\n"), "byte order mark"},
 		{"machine.create", machine("cloud_init", "\ufeffmachine: {}\n"), ""},
 		{"machine.create", machine("cloud_init", "#cloud-config\nruncmd: [a]\nruncmd: [b]\n"), "only the last value has an effect"},
-		{"machine.create", withEnv("{\"ignition\": {\"version\": \"3.0.0\"}}"), "env has no effect: cloud-init sets it"},
+		{"machine.create", withEnv("{\"ignition\": {\"version\": \"3.0.0\"}}"), "env has no effect: only cloud-init"},
 		{"machine.create", withEnv("machine:\n  type: worker\n"), "env has no effect"},
 		{"machine.create", withEnv("\n#!/bin/sh\n"), ""},
 		{"machine.create", withEnv("Content-Type: text/x-shellscript\nMIME-Version: 1.0\n\n#!/bin/sh\n"), ""},

@@ -70,7 +70,7 @@ func UselessEnvironment(userData string) string {
 	if userData == "" || readByCloudInit(userData) {
 		return ""
 	}
-	return "cloud-init sets it, and a program that reads this cloud_init in place of cloud-init gets it changed: " +
+	return "only cloud-init sets it, and adding it would change this cloud_init, which is for another program: " +
 		"begin cloud_init with #cloud-config or #!"
 }
 

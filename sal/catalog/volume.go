@@ -83,7 +83,7 @@ func volumeOperations() []*Operation {
 		declare[Snapshot, Volume](volume.with("delete_snapshot", Alter, 5*time.Minute,
 			"Deletes a snapshot of a volume; the volume keeps its content.").destroys("The snapshot.")),
 		declare[VolumeClone, Volume](volume.with("clone", Make, 10*time.Minute,
-			"Creates a volume with the content of another one.").adds()),
+			"Creates a volume with the content of another volume.").adds()),
 		declare[VolumeCopy, Volume](volume.with("copy", Make, time.Hour,
 			"Creates a volume with the content of a volume on any node. An interrupted copy resumes.").adds()),
 		declare[VolumeSend, VolumeSent](volume.with("send", Look, time.Hour,

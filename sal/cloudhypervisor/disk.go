@@ -319,6 +319,6 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 		}
 		return writ.Errorf(writ.CodeResourceBusy, "the guest of %s does not release the volume %q", j.Resource,
 			v.Volume.Name).
-			WithHint("unmount it in the guest, or stop the machine and detach it then")
+			WithHint("unmount it in the guest, or stop the machine and then detach it")
 	}
 }

@@ -240,7 +240,7 @@ func (k *keeping) whyEnded() string {
 	case said != "":
 		return ", after the error: " + said
 	case k.r.Own.Past.Heard.Ended:
-		return ", as if on request"
+		return ", after a normal shutdown"
 	default:
 		return ""
 	}

@@ -32,7 +32,7 @@ func checkPayload(p api.Payload, kernel, initramfs string, memory int64) error {
 			return err
 		}
 		if info.Size() >= memory {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "the initramfs %q has %d MiB, and the machine only %d MiB",
+			return writ.Errorf(writ.CodeArgumentsInvalid, "the initramfs %q has %d MiB, but the machine has only %d MiB",
 				initramfs, info.Size()>>20, memory>>20).
 				WithHint("give the machine a larger memory_mib")
 		}

@@ -212,7 +212,7 @@ func TestMachineRestartsAfterItsProcessEnds(t *testing.T) {
 			end   func(b *fixture)
 			words string
 		}{
-			"by a signal":                   {func(b *fixture) { b.signal("web", unix.SIGTERM, true) }, "as if on request"},
+			"by a signal":                   {func(b *fixture) { b.signal("web", unix.SIGTERM, true) }, "a normal shutdown"},
 			"by a failure of its processor": {func(b *fixture) { b.signal("web", vmmstub.GuestFails, true) }, fail},
 		} {
 			t.Run(release.String()+" "+name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func (k kvmCheck) check(ctx context.Context) (string, error) {
 		return found, nil
 	}
 	if said, asked := k.program.about(ctx); asked == nil && strings.Contains(said, noHypervisor) {
-		return "the program needs none", nil
+		return "the program needs no hypervisor", nil
 	}
 	if _, there := os.Stat(k.mshv); there == nil {
 		err = fmt.Errorf("%w; this host has Microsoft's hypervisor (%s), which writ does not support", err, mshvDevice)

@@ -354,7 +354,7 @@ func (j *job) resizePart(ctx context.Context, v *vmm, part api.Resize) error {
 		case full(refusal):
 			return writ.Errorf(writ.CodeResourceConflict, "%s cannot get more memory while it runs: %w", j.Resource,
 				refusal).
-				WithHint("stop it, change it, and start it: memory of a running machine can be added eight times")
+				WithHint("stop it, change it, and start it: a running machine can get more memory at most eight times")
 		case !refusal.Pending():
 			return err
 		}

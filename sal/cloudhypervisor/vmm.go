@@ -107,7 +107,7 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 	case v.ended() && outOfMemory(v.groups, filepath.Base(v.dir)):
 		return writ.Errorf(writ.CodeQuotaExceeded,
 			"cannot %s: the kernel killed cloud-hypervisor at its memory limit%s", doing, v.logTail()).
-			WithHint("give the machine more with a larger memory_mib; %s", v.seeLog())
+			WithHint("give the machine more memory with a larger memory_mib; %s", v.seeLog())
 	case v.ended():
 		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.logTail()).
 			WithHint("%s", v.seeLog())

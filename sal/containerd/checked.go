@@ -303,7 +303,7 @@ func unhealthy(ctx context.Context, j *job, r *record, after time.Duration, why 
 	case isUnfinished(r):
 		hint = "it was removed; mend its program or its check, or set health.start_seconds higher, and run the script again"
 	case r.Own.Phase == checking:
-		hint = "the previous container is as before, and " + logs + " shows its output; only this message has the output of the new one"
+		hint = "the previous container is unchanged, and " + logs + " shows its output; only this message has the output of the new container"
 	}
 	return writ.Errorf(writ.CodeUnhealthy, "%s is not healthy after %s: %w%s", r.Resource, after.Round(time.Second), why,
 		said).WithHint("%s", hint)

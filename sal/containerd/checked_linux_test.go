@@ -223,7 +223,7 @@ func TestUnhealthyReplacementIsReverted(t *testing.T) {
 	b.sh("web", "echo kept >/mark")
 	bad := checked("echo broken; "+webServer, page("missing"))
 	e := b.unhealthy("container.create", "web", bad)
-	if !strings.Contains(e.Message, "status 404") || !strings.Contains(e.Message, "broken") || !strings.Contains(e.Hint, "the previous container is as before") {
+	if !strings.Contains(e.Message, "status 404") || !strings.Contains(e.Message, "broken") || !strings.Contains(e.Hint, "the previous container is unchanged") {
 		t.Errorf("%s, %s", e.Message, e.Hint)
 	}
 	if got := b.sh("web", "cat /mark; wget -q -O - http://127.0.0.1/ok"); got != "kept\nfine" {

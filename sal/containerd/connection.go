@@ -85,7 +85,7 @@ func (c *Connection) away(err error) error {
 	if sal.FaultCode(err) == writ.CodeDriverRefused {
 		return writ.Errorf(writ.CodeDriverMissing, "this node cannot use the socket of containerd, %s: %w", c.address(),
 			err).
-			WithHint("let the user of the runner use the socket, or name another one with --containerd")
+			WithHint("let the user of the runner use the socket, or name another socket with --containerd")
 	}
 	return writ.Errorf(writ.CodeUnreachable, "containerd does not answer at %s: %w", c.address(), err).
 		WithHint("start it: systemctl start containerd. If it is missing: apt-get install -y containerd runc. If its " +
@@ -210,7 +210,7 @@ func (c *Connection) listens(ctx context.Context) error {
 // with a hint that refers to the result of checkDaemon.
 func (c *Connection) examined(ctx context.Context) (*client.Client, error) {
 	if err := c.listens(ctx); err != nil {
-		return nil, writ.Errorf(writ.CodeDriverMissing, "%w", err).WithHint("see the need containerd")
+		return nil, writ.Errorf(writ.CodeDriverMissing, "%w", err).WithHint("see the requirement containerd")
 	}
 	return c.open()
 }

@@ -104,7 +104,7 @@ func TestForbiddenSocketIsNotRetried(t *testing.T) {
 			if _, err := d.checkDaemon(ctx); !errors.Is(err, fs.ErrPermission) && name == "of another user" {
 				t.Errorf("writ doctor calls the daemon: %v", err)
 			}
-			if _, err := d.checkSnapshotter(ctx); writ.AsError(err).Hint != "see the need containerd" {
+			if _, err := d.checkSnapshotter(ctx); writ.AsError(err).Hint != "see the requirement containerd" {
 				t.Errorf("writ doctor calls the snapshotter: %v, %s", err, writ.AsError(err).Hint)
 			}
 		})

@@ -50,7 +50,7 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 	}
 	if lack, err := j.mappable.lack(ctx, j.daemon, j.IDs, j.Dir); err != nil || lack != nil {
 		if err == nil && j.IDsAsked {
-			err = writ.Errorf(writ.CodeDriverMissing, "%s cannot have users of its own: %w", j.Resource, lack).
+			err = writ.Errorf(writ.CodeDriverMissing, "%s cannot run with its own users: %w", j.Resource, lack).
 				WithHint("%s", idsFix)
 		}
 		return 0, err
@@ -67,7 +67,7 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 		})
 	})
 	if err != nil {
-		return 0, writ.Errorf(writ.CodeDriverRefused, "no users are left for %s: other containers have all of %s",
+		return 0, writ.Errorf(writ.CodeDriverRefused, "no user numbers are left for %s: other containers use all of %s",
 			j.Resource, j.IDs.Numbers()).
 			WithHint("delete containers, or start the node with more numbers: writ runner --container-ids")
 	}
@@ -231,7 +231,7 @@ func (m *mappability) lack(
 // check describes the users of containers. It returns an error if containers use the users of the host.
 func (m *mappability) check(ctx context.Context, c *Connection, ids *confine.Accounts, dir string) (string, error) {
 	if ids == nil {
-		return "", errors.New("containers have the users of the host")
+		return "", errors.New("containers use the users of the host")
 	}
 	if ids.Off != nil {
 		return "", ids.Off

@@ -202,14 +202,14 @@ func TestUsersAreFreedWithTheirContainer(t *testing.T) {
 	if got := b.rootOf("a"); got != before {
 		t.Errorf("who replaces it has the users from %d on, and it had those from %d", got, before)
 	}
-	if _, err := b.do("container.create", "c", spec); writ.CodeOf(err) != writ.CodeDriverRefused || !strings.Contains(err.Error(), "no users are left") {
+	if _, err := b.do("container.create", "c", spec); writ.CodeOf(err) != writ.CodeDriverRefused || !strings.Contains(err.Error(), "no user numbers are left") {
 		t.Errorf("a third container: %v", err)
 	}
 	path := filepath.Join(b.driver.Dir, "records", saltest.Resource(writ.KindContainer, "a").HostName()+".json")
 	if err := os.WriteFile(path, nil, 0o600); err != nil { // the container of a damaged record keeps its numbers
 		t.Fatal(err)
 	}
-	if _, err := b.do("container.create", "c", spec); err == nil || !strings.Contains(err.Error(), "no users are left") {
+	if _, err := b.do("container.create", "c", spec); err == nil || !strings.Contains(err.Error(), "no user numbers") {
 		t.Errorf("a container in place of one whose record is damaged: %v", err)
 	}
 	b.must("container.delete", "b", nil)

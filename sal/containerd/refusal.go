@@ -23,7 +23,7 @@ func notStarted(doing string, err error) error {
 	text := strings.TrimSuffix(err.Error(), ": unknown")
 	if i := strings.LastIndex(text, `exec: "`); i >= 0 && imagestore.ContainsAny(text[i:], noProgram) {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: %s", doing, text[i:]).
-			WithHint("no shell resolves it: use its path, or [\"sh\", \"-c\", \"…\"]")
+			WithHint("no shell runs this command: use the path of the program, or [\"sh\", \"-c\", \"…\"]")
 	}
 	if _, why, found := strings.Cut(text, "error during container init: "); found && imagestore.ContainsAny(why, badTree) {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: its image and its volumes do not match: %s", doing,

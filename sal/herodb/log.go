@@ -77,13 +77,13 @@ func (j *job) endedError(in instance) error {
 	if j.starved() {
 		return writ.Errorf(writ.CodeQuotaExceeded,
 			"the kernel killed the process of %s at its memory limit. Its last output:\n%s", j.Resource, text).
-			WithHint("give it more with a larger memory_mib")
+			WithHint("give it more memory with a larger memory_mib")
 	}
 	for _, full := range []string{"No space left on device", "Disk quota exceeded"} {
 		if strings.Contains(text, full) {
 			return writ.Errorf(writ.CodeDiskFull, "%s cannot start: its disk is full. Its last output:\n%s", j.Resource,
 				text).
-				WithHint("give it more with a larger size_gib")
+				WithHint("give it more disk space with a larger size_gib")
 		}
 	}
 	return writ.Errorf(writ.CodeDriverFailed, "the process of %s ended at once. Its last output:\n%s", j.Resource,

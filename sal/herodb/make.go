@@ -90,7 +90,7 @@ func (j *job) checkRequest(e engine, args *catalog.HeroDBCreate) error {
 			WithHint("omit the password, so that one is generated, or ask for redis-server or valkey-server")
 	}
 	if args.Network.Name != "" && j.Networks == nil {
-		return writ.Errorf(writ.CodeDriverMissing, "this node has no driver for networks, and %s asks for one",
+		return writ.Errorf(writ.CodeDriverMissing, "this node has no driver for networks, but %s needs a network",
 			j.Resource)
 	}
 	return nil
@@ -151,7 +151,7 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own], e engine) error {
 func (j *job) namespace(ctx context.Context, r *sal.Record[own]) (path string, port sal.Port, err error) {
 	if j.Networks == nil {
 		return "", sal.Port{}, writ.Errorf(writ.CodeDriverMissing,
-			"this node has no driver for networks any more, and %s has one", r.Resource)
+			"this node has no driver for networks any more, but %s is on a network", r.Resource)
 	}
 	network, err := networkOf(r)
 	if err != nil {
@@ -278,9 +278,10 @@ func (j *job) holds(ctx context.Context, in instance, next own) error {
 		return sal.HostError("read the memory use of "+j.Resource.String(), err)
 	}
 	if used, _ := strconv.ParseInt(state["used_memory"], 10, 64); used > maxMemory(next.MemoryMiB) {
-		return writ.Errorf(writ.CodeQuotaExceeded, "%s holds %d MiB of data, and of %d MiB of memory %d are for data",
+		return writ.Errorf(writ.CodeQuotaExceeded,
+			"%s holds %d MiB of data; with a memory limit of %d MiB, only %d MiB are for data",
 			j.Resource, used>>20, next.MemoryMiB, maxMemory(next.MemoryMiB)>>20).
-			WithHint("give it more, or delete data first")
+			WithHint("give it more memory, or delete data first")
 	}
 	return nil
 }

@@ -158,7 +158,7 @@ func redisDump(ctx context.Context, c *client, in instance) error {
 			return fmt.Errorf("wait until all data is written: %w", err)
 		case state["rdb_bgsave_in_progress"] == "0" && state["rdb_last_bgsave_status"] != "ok":
 			return writ.Errorf(writ.CodeDiskFull, "the engine could not write its data; usually its disk is full").
-				WithHint("give it more with a larger size_gib; %s", in.seeLog())
+				WithHint("give it more disk space with a larger size_gib; %s", in.seeLog())
 		case state["rdb_bgsave_in_progress"] == "0":
 			return nil
 		}
@@ -201,4 +201,4 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 // errFull is the error of a database whose disk is full.
 var errFull = writ.Errorf(writ.CodeDiskFull,
 	"the engine cannot write: its disk is full, and it refuses everything that changes data").
-	WithHint("give it more with a larger size_gib, or delete data; then it continues by itself")
+	WithHint("give it more disk space with a larger size_gib, or delete data; then it continues by itself")

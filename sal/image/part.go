@@ -154,7 +154,7 @@ func (p *part) expect(bytes int64) error {
 		return err
 	}
 	if _, free, err := diskspace.Of(p.to); err == nil && bytes > free {
-		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has space for %d", p.args.URL,
+		return writ.Errorf(writ.CodeDiskFull, "%s needs %d MiB more, and the node's disk has %d MiB free", p.args.URL,
 			bytes>>20, free>>20).
 			WithHint("free space on the node's disk; the call is retried")
 	}
@@ -165,7 +165,7 @@ func (p *part) expect(bytes int64) error {
 // The check comes before anything is written, because a write to a full disk fails with an error that is retried.
 func (p *part) fitsDisk(bytes int64) error {
 	if total, _, err := diskspace.Of(p.to); err == nil && bytes > total {
-		return writ.Errorf(writ.CodeDriverRefused, "%s has %d MiB more, and the node's disk has %d in total",
+		return writ.Errorf(writ.CodeDriverRefused, "%s needs %d MiB more, and the node's disk has only %d MiB in total",
 			p.args.URL, bytes>>20, total>>20).
 			WithHint("use a smaller image, or a node with a larger disk")
 	}

@@ -62,7 +62,7 @@ func checkHeader(h []byte) error {
 			WithHint("decrypt it with qemu-img convert --object secret,id=key,file=KEY --image-opts " +
 				"driver=qcow2,file.filename=IN,encrypt.key-secret=key -O qcow2 OUT")
 	case binary.BigEndian.Uint64(h[24:]) > maxBytes:
-		return refuse("it is larger than any volume").WithHint("shrink its partitions, and then it: qemu-img resize --shrink IN SIZE")
+		return refuse("it is larger than any volume").WithHint("shrink its partitions, and then the disk: qemu-img resize --shrink IN SIZE")
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ const (
 var errStalled = errors.New("the server is too slow")
 
 // errBroken is the error for a server that could not be reached or did not send the whole answer.
-var errBroken = errors.New("the server broke off")
+var errBroken = errors.New("the transfer from the server failed")
 
 // server is the origin of a part that is fetched over https.
 type server struct {

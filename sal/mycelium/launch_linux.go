@@ -70,9 +70,9 @@ func (o *Options) checkPorts() error {
 	} {
 		l, err := net.Listen("tcp", at.address)
 		if err != nil {
-			err = writ.Errorf(writ.CodeListenRefused, "mycelium cannot listen for %s on %s, TCP: %w", at.use, at.address,
+			err = writ.Errorf(writ.CodeListenRefused, "mycelium cannot listen on %s (TCP, for %s): %w", at.address, at.use,
 				errors.Unwrap(err)).
-				WithHint("`ss -lntup` shows the process that does")
+				WithHint("`ss -lntup` shows the process that uses the port")
 			return errors.Join(err, closeAll(open))
 		}
 		open = append(open, l)

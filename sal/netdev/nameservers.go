@@ -117,7 +117,7 @@ func lookNameservers(nameservers func() []netip.Addr) (string, error) {
 	}
 	switch detail := strings.Join(found, ", "); {
 	case len(servers) == 0:
-		return "", errors.New("this host uses no nameserver but itself")
+		return "", errors.New("this host uses no nameserver on another host")
 	case len(found) == 0:
 		return "", fmt.Errorf("no network reaches %s", strings.Join(beyond, ", "))
 	case len(beyond) > 0:

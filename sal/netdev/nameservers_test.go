@@ -83,7 +83,7 @@ func TestTheDoctorNamesUnreachableNameservers(t *testing.T) {
 		{addresses("192.0.2.53", "400:bbbb::53"), needs.OK, "192.0.2.53 (networks with ipv4), 400:bbbb::53"},
 		{addresses("2001:db8::53", "127.0.0.53"), needs.Degraded, "no network reaches 2001:db8::53, 127.0.0.53"},
 		{addresses("2001:db8::53", "192.0.2.53"), needs.OK, "192.0.2.53 (networks with ipv4); no network reaches 2001:db8::53, so guests do not get it"},
-		{nil, needs.Degraded, "this host uses no nameserver but itself"},
+		{nil, needs.Degraded, "this host uses no nameserver on another host"},
 	} {
 		d := &Driver{Nameservers: func() []netip.Addr { return c.servers }}
 		for _, f := range needs.Examine(t.Context(), "network", slices.DeleteFunc(d.Needs(), func(n needs.Need) bool { return n.Name != "nameservers" })) {

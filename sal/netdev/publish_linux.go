@@ -432,7 +432,7 @@ func (p publisher) keep(r *sal.Record[holding]) ([]sal.Drift, error) {
 	for _, c := range r.Own.Link.Claims {
 		if len(p.open.At(c.Port)) == 0 {
 			p.drift = append(p.drift, sal.Drift{What: fmt.Sprintf(
-				"the operator of the node closed its port %d/%s: publish another one, or add it to --publish of the runner", c.Port, c.Protocol)})
+				"the operator of the node closed its port %d/%s: publish another port, or add this port to --publish of the runner", c.Port, c.Protocol)})
 		}
 	}
 	barriers, err := firewall.Barriers(linkDevice(r.UID), true)

@@ -111,7 +111,7 @@ func fits(request sal.Request, content, size int64) error {
 	if content <= size {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and its content needs %d", request.Resource, size,
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, but its content needs %d", request.Resource, size,
 		content).
 		WithHint("use size_gib: %d or more", content)
 }

@@ -77,7 +77,7 @@ func rawDisk(path, name string) error {
 		return sal.HostError("read the image "+name, err)
 	}
 	if recognised {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the image %s is %s, and a volume needs a raw disk", name,
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the image %s is %s, but a volume needs a raw disk", name,
 			format.Name).
 			WithHint("%s", format.Remedy)
 	}
@@ -93,7 +93,7 @@ func fits(volume writ.ResourceID, bytes, sizeGiB int64) error {
 }
 
 func tooSmall(volume writ.ResourceID, sizeGiB int64, content string) error {
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and its content needs %s", volume, sizeGiB,
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, but its content needs %s", volume, sizeGiB,
 		content).
 		WithHint("use a larger size_gib")
 }

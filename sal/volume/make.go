@@ -42,7 +42,7 @@ func (j *job) mustMakeAgain(ctx context.Context, r *record) (bool, error) {
 	}
 	if len(r.Own.Shipments) > 0 {
 		return false, writ.Errorf(writ.CodeResourceBusy,
-			"the content of the %s is gone, and it is being copied to another node", j.Resource).
+			"the content of the %s is gone, and its snapshot is being copied to another node", j.Resource).
 			WithHint("wait until the copy is finished, then create the volume again")
 	}
 	if kept, err := visibleSnapshots(ctx, j.Trees, j.Resource); err != nil {

@@ -86,7 +86,7 @@ func ParseList(texts []string) (List, error) {
 		for _, earlier := range all {
 			if o.Name == earlier.Name || o.Path == earlier.Path || strings.HasPrefix(o.Path, earlier.Path+"/") ||
 				strings.HasPrefix(earlier.Path, o.Path+"/") {
-				return nil, fmt.Errorf("%q: it has the name or path of %s=%s", text, earlier.Name, earlier.Path)
+				return nil, fmt.Errorf("%q: its name or path conflicts with %s=%s", text, earlier.Name, earlier.Path)
 			}
 		}
 		all = append(all, o)

@@ -45,7 +45,7 @@ func TestOffersAreParsed(t *testing.T) {
 	for _, twice := range [][]string{
 		{"a=/dev/a", "a=/dev/b"}, {"a=/dev/a", "b=/dev/a:r"}, {"a=/dev/a", "b=/dev/a/b"}, {"a=/dev/a/b", "b=/dev/a"},
 	} {
-		if _, err := ParseList(twice); err == nil || !strings.Contains(err.Error(), "it has the name or path of a=") {
+		if _, err := ParseList(twice); err == nil || !strings.Contains(err.Error(), "its name or path conflicts with a=") {
 			t.Errorf("%v: %v", twice, err)
 		}
 	}

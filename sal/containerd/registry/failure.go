@@ -116,10 +116,10 @@ const maxCause = 1000
 
 func denied(q Request) *writ.Error {
 	if q.Login.User != "" {
-		return writ.Errorf(writ.CodeRegistryDenied, "%s does not give %s to the user %s", q.Reference.Registry,
+		return writ.Errorf(writ.CodeRegistryDenied, "%s denies access to %s for the user %s", q.Reference.Registry,
 			q.Reference.Repository, q.Login.User).WithHint("give the user access to the repository")
 	}
-	return writ.Errorf(writ.CodeRegistryDenied, "%s does not give %s to this node", q.Reference.Registry,
+	return writ.Errorf(writ.CodeRegistryDenied, "%s denies access to %s without an account", q.Reference.Registry,
 		q.Reference.Repository).
 		WithHint("name an account of the registry in the argument login, with its password as a secret")
 }
