@@ -125,7 +125,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 		}
 	}
 	if !ascending(c.After, seq-1) {
-		return impossible("a call depends on a later one")
+		return impossible("a call depends on a later call")
 	}
 	for _, secret := range op.Args.Secrets(c.Args) {
 		if !slices.Contains(inputs.Secrets, string(secret)) {

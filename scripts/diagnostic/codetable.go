@@ -52,7 +52,7 @@ run.log(len(web))`},
 		`f := func(list) { return len(list) }
 import("run").log(f([1, 2, 3]))`},
 	{CodeLongLiteral, SeverityError, "a list or map is too long",
-		"A literal list or map may have 1,000 elements. Build longer ones in a loop.",
+		"A literal list or map may have 1,000 elements. Build longer lists and maps in a loop.",
 		`ports := [8000, 8001, 8002, … 1,000 ports … ]`,
 		`run := import("run")
 ports := range(8000, 9500)

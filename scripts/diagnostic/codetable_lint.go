@@ -147,7 +147,7 @@ for i := 0; i < 3; i++ {
 			"comments and texts too. Remove them. If a text needs one, build it from visible characters.",
 		"run := import(\"run\")\nrun.log(\"we\u200bb\")",
 		"run := import(\"run\")\nrun.log(\"web\")"},
-	{CodeDisguised, SeverityWarning, "letters that look like others",
+	{CodeDisguised, SeverityWarning, "letters that look like other letters",
 		"A word mixes Latin letters with letters of another script that look like them, or a name consists of such " +
 			"letters. `\u0430dmin` with a Cyrillic a is not `admin`. Write the word with letters of one script.",
 		"run := import(\"run\")\n\u0430dmin := 1\nrun.log(\u0430dmin)",
@@ -158,7 +158,7 @@ for i := 0; i < 3; i++ {
 			"unless one has a handle to the other or the script reads a result between them. So a volume may be restored " +
 			"before its machine has stopped: the call fails with `RESOURCE_BUSY`, or a snapshot lacks the last writes of " +
 			"the machine. A container may start before the migration of its database with `container.run` has ended. Read a " +
-			"field of the first call, such as `state` or `exit_code`, before the second one.",
+			"field of the first call, such as `state` or `exit_code`, before the second call.",
 		`machine := import("machine")
 volume := import("volume")
 disk := volume.create("disk", {size_gib: 10})

@@ -434,7 +434,7 @@ func (w *watch) readFrame(v any) error {
 // silent returns an error if bytes follow the last answer: they prove that a script has taken over the child.
 func (w *watch) silent() error {
 	if len(w.unread) > 0 {
-		return fmt.Errorf("read frame: %d bytes follow the last one", len(w.unread))
+		return fmt.Errorf("read frame: %d bytes follow the last frame", len(w.unread))
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (p *planning) end(err error) (*scripts.Horizon, *writ.Failure) {
 	return &scripts.Horizon{Position: authorPosition(trace), Reason: "the plan cannot continue: " + cause.Error()}, nil
 }
 
-var errPlanWork = writ.Errorf(writ.CodeScriptLimit, "too many values depend on unknown ones")
+var errPlanWork = writ.Errorf(writ.CodeScriptLimit, "too many values depend on unknown values")
 
 func countedWithStandIns(err error) bool {
 	return slices.ContainsFunc([]error{errPlanWork, errFuel, errArguments, errJournal, errOutput},

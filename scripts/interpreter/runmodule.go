@@ -40,7 +40,7 @@ var runModule = map[string]member{
 	"text": {least: 2, most: 2, call: runText, args: "template, map",
 		help: "the template with the values of the map in place of {name}; a text with a secret is a secret"},
 	"url": {least: 3, most: 3, call: runURL, args: "scheme, resource, port",
-		help: "waits for the address of a resource's port as a URL: the published one, or else the one on its network"},
+		help: "waits for the URL of a resource's port, with the published address or else the address on its network"},
 }
 
 // runID returns the id of the run. It is unknown in a plan, because it is derived from the signed text.

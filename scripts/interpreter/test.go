@@ -110,7 +110,7 @@ func (t *trial) addNote(failed bool, text string) {
 		return
 	}
 	if t.bytes += len(text); t.bytes > maxTestText {
-		text = "a test keeps 1 MiB of notes; later ones are dropped"
+		text = "a test keeps 1 MiB of notes; later notes are dropped"
 	}
 	lines := strings.Split(text, "\n")
 	for i := range lines {

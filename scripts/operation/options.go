@@ -32,7 +32,7 @@ var OptionSchema = catalog.Schema{
 			"is longer with a long grace_seconds"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", OnLossReplace},
 		Help: "the reaction to the loss of a node that may have started the call: fail, wait for the node, or replace it. With replace the call " +
-			"waits until a person signs that the node is lost, and moves to another one. A call that never started moves to another node, or waits if it needs this one"},
+			"waits until a person signs that the node is lost, and then moves to another node. A call that never started moves to another node, or waits if it needs the lost node"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
 		Help: "the name or id of the node for the call"},
 	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)),

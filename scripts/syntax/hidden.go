@@ -28,7 +28,7 @@ func (f *Findings) Disguises(u *Unit) {
 	word, mixed := 0, false // the start of the current word, and whether the word contains non-ASCII characters
 	end := func(at int) {
 		if mixed && hidden.Disguised(string(text[word:at]), names[u.File.Base+word]) {
-			report(diagnostic.CodeDisguised, word, at-word, "%q has letters that look like others", text[word:at])
+			report(diagnostic.CodeDisguised, word, at-word, "%q has letters that look like other letters", text[word:at])
 		}
 		mixed = false
 	}
