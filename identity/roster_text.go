@@ -80,7 +80,7 @@ func (w *rosterWriter) start() {
 	writeCluster(w.Writer, r.Cluster)
 	w.Number("version", r.Version, maxRosterVersion)
 	w.Window(r.Created, r.Expires, maxRosterValidity)
-	w.Check(r.Previous.IsZero() || r.Version > 1, "previous", "version 1 has no previous one")
+	w.Check(r.Previous.IsZero() || r.Version > 1, "previous", "version 1 has no previous version")
 	w.Line("previous", header.DigestOrDash(r.Previous))
 	if r.Format() == rosterFormatV4 {
 		w.Line("history", r.History.String())

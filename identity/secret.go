@@ -61,7 +61,7 @@ func ParseSecretChange(s *Statement) (SecretChange, error) {
 			header.Clip(string(c.Project)), header.Clip(string(s.Seen.Project)))
 	}
 	if !writ.ValidUUID(string(c.Project)) {
-		return SecretChange{}, header.Malformed("a secret needs the parameter \"project\", the id of one")
+		return SecretChange{}, header.Malformed("a secret needs the parameter \"project\", the id of a project")
 	}
 	if s.Decision == DecisionRemoveSecret {
 		if len(s.Params) != 2 {

@@ -222,7 +222,7 @@ func (v *Verifier) addressed(
 	}
 	if !d.Enabled && !m.later {
 		return writ.Errorf(writ.CodeDatacenterAway, "the datacenter %s is disabled in the roster", d.Name).
-			WithHint("sign it again for another one, or wait until a root operator enables it")
+			WithHint("sign it again for another datacenter, or wait until a root operator enables this datacenter")
 	}
 	if err := v.checkSeen(roster, digest, who); err != nil {
 		return err

@@ -108,7 +108,7 @@ func parseParams(text []byte) (map[string]any, error) {
 		return nil, errors.New("the parameters are not a JSON object")
 	}
 	if d.InputOffset() != int64(len(text)) {
-		return nil, errors.New("something follows the parameters")
+		return nil, errors.New("text follows the parameters")
 	}
 	for name, v := range params {
 		v, err := paramValue(v)

@@ -72,7 +72,7 @@ func (v *Verifier) Is(want Name, chain []*x509.Certificate) error {
 	}
 	if have.Role != want.Role || want.Datacenter != "" && have.Datacenter != want.Datacenter || want.ID != "" &&
 		have.ID != want.ID {
-		return writ.Errorf(writ.CodeCertificateRole, "a %s is expected there, and it is %s", want.Role,
+		return writ.Errorf(writ.CodeCertificateRole, "the peer must be a %s, but it is %s", want.Role,
 			v.describe(have)).
 			WithHint("check the address")
 	}
