@@ -60,7 +60,7 @@ func ParseAccounts(text string) (*Accounts, error) {
 	case errA != nil || errB != nil:
 		return nil, fmt.Errorf("%q is not a range of user numbers, such as 200000-265535", text)
 	case first < 1000 || first <= 65535 && last >= 65534 || last >= 1<<32-1:
-		return nil, fmt.Errorf("the user numbers %s include some of the system", text)
+		return nil, fmt.Errorf("the user numbers %s include numbers of system users", text)
 	case last < first+leastAccounts:
 		return nil, fmt.Errorf("%s are fewer than %d user numbers", text, leastAccounts)
 	}

@@ -104,7 +104,9 @@ var signatures = []signature{
 // Recognise returns the format of a file of size bytes, and false if it may be a raw disk.
 func Recognise(file io.ReaderAt, size int64) (Format, bool, error) {
 	if size == 0 {
-		return Format{Name: "empty", Remedy: "check the URL, and the SHA-256, which is the one of an empty file"}, true, nil
+		return Format{
+			Name: "empty", Remedy: "check the URL and the SHA-256: this is the SHA-256 of an empty file",
+		}, true, nil
 	}
 	start, err := read(file, 0, startBytes)
 	if err != nil {

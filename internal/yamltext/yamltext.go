@@ -89,7 +89,7 @@ func Shape(text []byte) (string, error) {
 		if err != nil {
 			return "", placed(err)
 		}
-		return "", fmt.Errorf("line %d begins a second document; a file has one", second.Line)
+		return "", fmt.Errorf("line %d begins a second document; a file has one document", second.Line)
 	}
 	content := document.Content[0]
 	if err := repeatedKey(content); err != nil {

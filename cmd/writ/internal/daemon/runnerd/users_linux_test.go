@@ -68,7 +68,7 @@ func TestTwoNodesOfAHostGiveTheirContainersOtherUsers(t *testing.T) {
 	if e := writ.AsError(err); e == nil || e.Code != writ.CodeUsage || !strings.Contains(e.Hint, "--container-ids ") {
 		t.Errorf("the second one has the same: %v", err)
 	}
-	for text, want := range map[string]string{"700000000-700003000": "fewer than", "0-99999999": "of the system", "700000000-700200000": ""} {
+	for text, want := range map[string]string{"700000000-700003000": "fewer than", "0-99999999": "of system users", "700000000-700200000": ""} {
 		if err := node(noUsers, text).checkUsers(host); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
