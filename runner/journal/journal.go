@@ -82,7 +82,7 @@ func acquire(path string) (*storelock.Lock, error) {
 	lock, err := storelock.Acquire(path)
 	if errors.Is(err, storelock.ErrLocked) {
 		return nil, writ.Errorf(writ.CodeConflict, "another runner works with this data directory").
-			WithHint("stop it, or give this one its own --data")
+			WithHint("stop that process, or use another --data")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the node's journal: %w", err)

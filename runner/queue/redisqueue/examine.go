@@ -55,7 +55,7 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	} else if major < minMajor {
 		found = append(found,
 			Finding{
-				fmt.Sprintf("its version is %s; nodes have accounts of their own from version %d on", version, minMajor),
+				fmt.Sprintf("its version is %s; accounts for nodes need version %d or later", version, minMajor),
 				"upgrade it",
 			})
 	}

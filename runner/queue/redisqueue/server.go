@@ -97,7 +97,7 @@ func (s Server) check(options *redis.Options) error {
 		return writ.Errorf(writ.CodeUsage, "certificates are set for a Redis without TLS").
 			WithHint("with TLS, its URL begins with rediss://")
 	case (s.Certificate == "") != (s.Key == ""):
-		return writ.Errorf(writ.CodeUsage, "a certificate for Redis needs its key, and a key its certificate")
+		return writ.Errorf(writ.CodeUsage, "set both the certificate for Redis and its key")
 	case options.TLSConfig == nil && options.Network != "unix" && !isLoopback(options.Addr):
 		return writ.Errorf(writ.CodeUsage,
 			"the Redis at %s is not on this machine, and its URL is without TLS: others on the network can read jobs and passwords", options.Addr).

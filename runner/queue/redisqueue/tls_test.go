@@ -153,7 +153,7 @@ func TestUnsafeServerIsRefused(t *testing.T) {
 		{Server{URL: "rediss://10.0.0.1:6379/0"}, ""},
 		{Server{URL: "rediss://10.0.0.1:6379/0?skip_verify=true"}, "any server"},
 		{Server{URL: "redis://127.0.0.1:6379/0", CA: files.CA}, "without TLS"},
-		{Server{URL: "rediss://127.0.0.1:6379/0", Certificate: files.Certificate}, "needs its key"},
+		{Server{URL: "rediss://127.0.0.1:6379/0", Certificate: files.Certificate}, "and its key"},
 		{Server{URL: "rediss://127.0.0.1:6379/0", CA: files.CA + ".gone"}, "no such file"},
 		{Server{URL: "rediss://127.0.0.1:6379/0", CA: files.Key}, "no certificate"},
 		{Server{URL: "rediss://127.0.0.1:6379/0", Certificate: files.Certificate, Key: files.CA}, "read the certificate"},
