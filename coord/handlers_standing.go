@@ -79,7 +79,7 @@ func mayRead(who *access.Viewer, projects []writ.ProjectID) error {
 		case who.Reads(p):
 		case p == identity.AllProjects:
 			return writ.Errorf(writ.CodeRoleMissing, "the list covers all projects, and you may read only some of them").
-				WithHint("name these")
+				WithHint("name the projects that you may read")
 		default:
 			return noProject(string(p), nil)
 		}

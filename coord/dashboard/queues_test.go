@@ -102,7 +102,7 @@ func TestQueueWithoutRunnerShowsAdvice(t *testing.T) {
 		api.DatacenterQueues{Datacenter: fra, Name: "fra1", Error: writ.Errorf(writ.CodeDatacenterAway, "the datacenter fra1 is not connected")},
 	)
 	body := w.page("/queues")
-	wants(t, body, "No runner takes these calls: no beat of the node arrives", "writ node show gent2-n1 --dc gent2", "writ node lost gent2-n1 --dc gent2",
+	wants(t, body, "No runner takes these calls: the node sends no heartbeats", "writ node show gent2-n1 --dc gent2", "writ node lost gent2-n1 --dc gent2",
 		"The node takes no work: its journal cannot be written: the disk is full", "writ node show gent2-n2 --dc gent2",
 		"These calls have no node yet", "writ run list --state running --why", "The datacenter does not answer", "writ dc list")
 	for _, fine := range []string{"writ node show ams1-n1", "writ node show ams1-n3", "writ node show gent2-n3"} {

@@ -162,7 +162,7 @@ func TestNodePageShowsStateAndCommands(t *testing.T) {
 	if strings.Contains(body, "node cordon") || strings.Contains(body, "node lost") {
 		t.Error("a command is offered that the state of the node does not allow")
 	}
-	wants(t, w.page(at(gent, "gent2-n1")), "writ node lost gent2-n1 --dc gent2", `data-state="lost"`, "no beat of it arrives")
+	wants(t, w.page(at(gent, "gent2-n1")), "writ node lost gent2-n1 --dc gent2", `data-state="lost"`, "it sends no heartbeats")
 	wants(t, w.page(at(gent, "gent2-n3")), "writ node approve gent2-n3 FINGERPRINT --dc gent2", "writ node reject gent2-n3 FINGERPRINT --dc gent2",
 		"writ node remove gent2-n3 --fingerprint FINGERPRINT --dc gent2")
 	wants(t, w.page(at(fra, "fra1-n1")), "its datacenter is away", `data-state="unknown"`)

@@ -127,7 +127,7 @@ func TestExpiringThingsAreNamed(t *testing.T) {
 	w.mu.Lock()
 	w.ends = ends
 	w.mu.Unlock()
-	want := ">2 things expire soon or have expired: the token &lt;b&gt; expires on " + now.Add(time.Hour).UTC().Format(time.DateOnly) +
+	want := ">2 items expire soon or have expired: the token &lt;b&gt; expires on " + now.Add(time.Hour).UTC().Format(time.DateOnly) +
 		" (writ token create); the certificate has expired (read the log)<"
 	wants(t, attentionItem.FindString(w.page("/")), want)
 	w.readAs(ofShop)

@@ -42,7 +42,7 @@ func (s *Service) awaitStatement(ctx context.Context, signer string) error {
 	again, err := s.Signers.Wait(ctx, signer, 1, submitWithin)
 	if err == nil && again > 0 {
 		err = writ.Errorf(writ.CodeRateLimited, "%s signs more than %g statements a second", signer, s.Signers.PerSecond).
-			WithHint("try again in %s, or have the coordinator started with a higher --project-rate",
+			WithHint("try again in %s, or ask an operator to start the coordinator with a higher --project-rate",
 				again.Round(time.Second)+time.Second)
 	}
 	return err

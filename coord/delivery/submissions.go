@@ -80,7 +80,7 @@ func (s *Service) awaitRate(ctx context.Context, p *identity.Payload, bytes int)
 	if err == nil && again > 0 {
 		err = writ.Errorf(writ.CodeRateLimited, "the project %s hands in more than %g submissions of %d KiB a second",
 			p.ProjectName, s.SubmissionsPerSecond, usualBytes>>10).
-			WithHint("submit again in %s, or have the coordinator started with a higher --project-rate",
+			WithHint("submit again in %s, or ask an operator to start the coordinator with a higher --project-rate",
 				again.Round(time.Second)+time.Second)
 	}
 	return err

@@ -58,7 +58,7 @@ func Read(path string) ([]Endpoint, error) {
 			WithHint("docs/manual/webhooks.md has all fields")
 	}
 	if len(s.Webhooks) == 0 {
-		return nil, writ.Errorf(writ.CodeUsage, "%s names no webhook", path).
+		return nil, writ.Errorf(writ.CodeUsage, "%s contains no webhook", path).
 			WithHint("docs/manual/webhooks.md shows such a file")
 	}
 	for i := range s.Webhooks {
@@ -123,7 +123,7 @@ func (e *Endpoint) readSecrets(dir string) error {
 		return writ.Errorf(writ.CodeUsage, "the secret of the webhook %s cannot be read: %v", e.Name, err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && info.Mode().IsRegular() && os.PathSeparator == '/' {
-		return writ.Errorf(writ.CodeUsage, "others can read the secret of the webhook %s in %s", e.Name, path).
+		return writ.Errorf(writ.CodeUsage, "other users can read the secret of the webhook %s in %s", e.Name, path).
 			WithHint("chmod 600 %s", path)
 	}
 	text, err := os.ReadFile(path)

@@ -522,7 +522,7 @@ func TestSettingsWithAnErrorAreRefused(t *testing.T) {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	for name, tt := range map[string]struct{ text, want string }{
-		"nothing":           {"webhooks: []\n", "names no webhook"},
+		"nothing":           {"webhooks: []\n", "contains no webhook"},
 		"an unknown field":  {one + "    token: x\n", "unknown field"},
 		"a name twice":      {one + strings.TrimPrefix(one, "webhooks:\n"), "twice"},
 		"an invalid name":   {strings.Replace(one, "ops", "Ops room", 1), "not the name"},
@@ -537,7 +537,7 @@ func TestSettingsWithAnErrorAreRefused(t *testing.T) {
 		"a short secret":    {strings.Replace(one, "good", "short", 1), "another form"},
 		"a plain secret":    {strings.Replace(one, "good", "plain", 1), "another form"},
 		"an empty secret":   {strings.Replace(one, "good", "empty", 1), "has no secret"},
-		"an open secret":    {strings.Replace(one, "good", "open", 1), "others can read"},
+		"an open secret":    {strings.Replace(one, "good", "open", 1), "other users can read"},
 	} {
 		if _, err := read(tt.text); writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), secret[len(secretPrefix):]) {
 			t.Errorf("%s: %v; want USAGE with %q", name, err, tt.want)

@@ -104,7 +104,7 @@ func nodeRowOf(n writ.Node, now *snapshot.Snapshot) nodeRow {
 	case n.Liveness == writ.LivenessForgotten:
 		row.Health, row.Why = snapshot.StateUnknown, "its datacenter does not know it"
 	case n.Liveness != writ.LivenessReady:
-		row.Why = "no beat of it arrives"
+		row.Why = "it sends no heartbeats"
 	case n.Fault != "":
 		row.Health, row.Why = "faulty", n.Fault
 	case n.Scheduling != writ.SchedulingOpen:

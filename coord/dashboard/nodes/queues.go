@@ -106,7 +106,7 @@ func (d *Pages) queueRows(
 // unplaced sets the advice for calls without a node.
 func (r *queueRow) unplaced() {
 	if r.Open() > 0 {
-		r.Help = "These calls have no node yet: they wait for others, or no node fits."
+		r.Help = "These calls have no node yet: they wait for other calls, or no node fits."
 		r.Lines = []string{"writ run list --state running --why"}
 	}
 }
@@ -126,7 +126,7 @@ func (r *queueRow) of(n nodeRow, dc api.Datacenter, reader page.Reader) {
 		r.Help, show = "Its datacenter is "+string(dc.Health)+
 			": its supervisor must run, and reach the coordinator.", "writ dc list"
 	case n.Liveness != writ.LivenessReady:
-		r.Help = "No runner takes these calls: no beat of the node arrives. Start its runner, or look at its machine and network."
+		r.Help = "No runner takes these calls: the node sends no heartbeats. Start its runner, or look at its machine and network."
 		if n.Liveness == writ.LivenessLost && reader.Allows(identity.ActionAdmitNodes, "") {
 			r.Help += " If it never comes back, turn the machine off and sign that it is lost: its calls end, or go to other nodes."
 			r.Lines = append(r.Lines, "writ node lost "+word+" --dc "+dc.Name)

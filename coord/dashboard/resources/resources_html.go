@@ -36,9 +36,9 @@ func (r resourcesPage) HTML(p *page.Page) Node {
 	if p.Everything() {
 		columns = append(columns, HeadCells("Node"))
 	}
-	empty := Text("No script has made anything yet.")
+	empty := Text("No script has created a resource yet.")
 	if r.Filtered() {
-		empty = Group{Text("No resource is like that. "), A(Href(r.All), Text("Show all"))}
+		empty = Group{Text("No resource matches. "), A(Href(r.All), Text("Show all"))}
 	}
 	return Group{
 		Nav(p.Part("counts"), Class("counts kinds"), Aria("label", "Resources by kind")),

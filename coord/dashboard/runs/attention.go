@@ -108,7 +108,7 @@ const expiredFor = 30 * 24 * time.Hour
 
 // concernOfEnds counts the items to renew now, and names the first three with their commands.
 func concernOfEnds(ends []expiring.Item, now time.Time) concern {
-	c := concern{One: "thing expires soon or has expired", Many: "things expire soon or have expired"}
+	c := concern{One: "item expires soon or has expired", Many: "items expire soon or have expired"}
 	for _, e := range ends {
 		if e.Stage(now) == 0 || now.Sub(e.At) >= expiredFor {
 			continue
