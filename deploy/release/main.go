@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if f.NArg() > 0 {
-		return fmt.Errorf("there are arguments beside the flags: %q", f.Args())
+		return fmt.Errorf("unexpected arguments: %q", f.Args())
 	}
 	s, err := sourceAt(ctx, *source, *version)
 	if err != nil {

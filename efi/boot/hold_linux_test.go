@@ -62,7 +62,7 @@ func TestStageThatNeedsAPersonIsHeldAtOnce(t *testing.T) {
 		m, told := heldMachine(p)
 		m.Stage("start", "writ v1.0.0")
 		m.stop(progress.StageConfig, writ.Errorf(writ.CodeUsage, "the token is missing").WithHint("make one"))
-		p.want(0, "config   error: the token is missing\n", "This machine is held at config: it needs a person.\n", "    next         make one\n    goes on      not automatically: when the cause is removed, turn the machine")
+		p.want(0, "config   error: the token is missing\n", "This machine is held at config: it waits for a person to act.\n", "    next         make one\n    goes on      not automatically: when the cause is removed, turn the machine")
 		if len(*told) != 2 || !(*told)[1].Held || (*told)[1].Next != "make one" {
 			t.Errorf("reports = %+v", *told)
 		}

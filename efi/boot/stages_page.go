@@ -38,7 +38,7 @@ func (s *status) showStages() {
 		held = s.node.hold.stage
 		title = "This machine is held at " + held + ": it failed twice in the same way."
 		if s.node.hold.person {
-			title = "This machine is held at " + held + ": it needs a person."
+			title = "This machine is held at " + held + ": it waits for a person to act."
 		}
 	}
 	var why []string

@@ -100,7 +100,7 @@ func eachFile(
 			in = z
 		}
 	default:
-		return fmt.Errorf("its files have the unknown compression %s", member)
+		return fmt.Errorf("the member %s has an unknown compression", member)
 	}
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", member, err)
