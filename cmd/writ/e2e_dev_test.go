@@ -310,7 +310,7 @@ func TestDevResumesWithoutARemovedNode(t *testing.T) {
 	s.Writ("node", "remove", "--yes", "n2")
 	s.Kill("dev")
 	p := s.Start("dev", "Ctrl-C ends it", dev...)
-	s.Await(p, "node n2 in local is not there any more")
+	s.Await(p, "node n2 in local has ended")
 	s.Script("x.tengo", "volume := import(\"volume\")\nrun := import(\"run\")\nrun.output({at: volume.create(\"x\", {size_gib: 1}).path})\n")
 	s.Writ("submit", "x.tengo")
 	s.Runs("dev")

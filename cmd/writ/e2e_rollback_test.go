@@ -213,13 +213,13 @@ container.create("web", {image: "`+image+`"})
 		}
 	}
 	answer(http.StatusNotFound)
-	rollBack(writ.ExitNotFound, registry.Host+" has no image "+image+"@"+first+" any more [IMAGE_GONE]",
+	rollBack(writ.ExitNotFound, registry.Host+" no longer has the image "+image+"@"+first+" [IMAGE_GONE]",
 		"hint: push the image with this digest again")
 	if got := s.Writ("deployment", "history", "web", "-o", "name"); got != "2\n1\n" {
 		t.Fatalf("a text was signed: %q", got)
 	}
 	answer(http.StatusForbidden)
-	rollBack(0, "it is not known whether "+registry.Host+" still has "+image+"@"+first,
+	rollBack(0, "cannot check whether "+registry.Host+" still has "+image+"@"+first,
 		"--- images@2", "-"+image+"@"+second, "+"+image+"@"+first)
 	if out := s.Writ("deployment", "script", "web", "-o", "json"); !strings.Contains(out, first) || strings.Contains(out, second) {
 		t.Errorf("the images are %s", out)

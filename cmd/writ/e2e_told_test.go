@@ -66,7 +66,7 @@ func TestEventsAreSentToWebhooksAndTraced(t *testing.T) {
 	s := testcluster.Empty(t, "WRIT_TRACES="+traces.URL, "OTEL_BSP_SCHEDULE_DELAY=100")
 	s.Coord = []string{"--webhooks", hooks}
 	s.Found()
-	s.Says(writ.ExitDone, []string{"ops took the message"}, "webhook", "test", "--webhooks", hooks)
+	s.Says(writ.ExitDone, []string{"ops accepted the message"}, "webhook", "test", "--webhooks", hooks)
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
 	known := map[string]bool{}
 	next := func(want webhook.Type) map[string]any {

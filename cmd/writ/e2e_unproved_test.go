@@ -171,7 +171,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 		}
 		return asBefore(path, answer)
 	}
-	const unknown = "; not known whether it was resumed since: "
+	const unknown = "; the run may have been resumed since then: "
 	wants("an earlier end without a signed state", withoutStanding, 0, "and verified as of ", "run", "show", flaky)
 	wants("an earlier end without a signed state", withoutStanding, writ.ExitFailed, unknown, "run", "watch", flaky)
 	wants("an earlier end without a signed state", withoutStanding, 0, unknown, "run", "explain", flaky)
@@ -228,7 +228,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 		t.Errorf("user remove reports success without a proof:\n%s%s", out, log)
 	}
 	l.lies(nil)
-	wants("nobody waits", withheld, 0, "not proved to be in force in: east", "user", "remove", "bob", "--no-wait")
+	wants("nobody waits", withheld, 0, "datacenters have not confirmed it: east", "user", "remove", "bob", "--no-wait")
 	lied("a revocation that did not arrive", replay, soon("user", "remove", "bob", "--revoke", "--yes")...)
 	wants("an older supervisor", at(adoptions, func(o map[string]any) any {
 		each(o, func(o map[string]any) {

@@ -74,7 +74,7 @@ func lost(run writ.Run, why *writ.Error) writ.Run {
 	run.State, run.Ended = writ.RunFailed, time.Now().UTC().Truncate(time.Microsecond)
 	run.Why, run.Reason = writ.Reason{}, ""
 	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost,
-		"the datacenter does not know the run any more, and refuses it: %s", why.Message).
+		"the datacenter has lost the run and refuses it: %s", why.Message).
 		WithHint("check the existing resources with `writ resource list`, then submit the script again")}
 	run.Failure.Proof = why.Proof // proof of the refusal
 	return run

@@ -114,7 +114,7 @@ func Save(ctx context.Context, dir, file, version string) (m Manifest, err error
 	}
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return m, writ.Errorf(writ.CodeUsage, "%s is there already, and a backup never overwrites anything", file).
+		return m, writ.Errorf(writ.CodeUsage, "%s already exists; a backup never overwrites a file", file).
 			WithHint("choose another name, for example one with the date")
 	}
 	if err != nil {

@@ -58,7 +58,7 @@ func TracesFlags(c *cobra.Command, s *tracing.Settings) {
 	f.StringVar(&s.URL, "traces", "",
 		"address of a collector for traces by OTLP over HTTP, such as http://127.0.0.1:4318. If unset, tracing is off")
 	f.Float64Var(&s.Ratio, "trace-ratio", 1,
-		"fraction of traced runs, chosen by their ids: 0.01 is one of a hundred")
+		"fraction of traced runs, chosen by their ids: 0.01 traces one run in a hundred")
 	InRange(f, "trace-ratio", &s.Ratio, 0, 1)
 	FromEnvironment(f, "traces", "trace-ratio")
 }

@@ -117,7 +117,7 @@ var sameFlags = map[string]struct{ flag, typed string }{
 func flagHabit(cmd *cobra.Command, unknown string) string {
 	switch {
 	case unknown == "value" && cmd.CommandPath() == "writ secret set":
-		return "the value comes from stdin, a file or a prompt, so that no list of processes shows it (writ secret set --help)"
+		return "pass the value on standard input, in a file or at the prompt: a process list would show an argument (writ secret set --help)"
 	case len(unknown) == 1 && cmd.Flags().ShorthandLookup(unknown) != nil:
 		return fmt.Sprintf("did you mean -%s? (%s --help)", unknown, cmd.CommandPath())
 	case unknown == "dry-run" && cmd.Flag("plan") != nil:

@@ -36,7 +36,7 @@ func LoadText(r api.ListedResource) string {
 		return ""
 	}
 	if cpus, memory, since, ok := r.Load.Peak(); ok {
-		fmt.Fprintf(&b, "used at most %s CPUs, as a mean of five minutes, and %s of memory in the last %s\n",
+		fmt.Fprintf(&b, "peak use: %s CPUs (five-minute mean) and %s of memory in the last %s\n",
 			api.CPUs(cpus), api.Memory(memory), Age(since))
 	}
 	if n := r.Load.Restarts; n > 0 {

@@ -56,7 +56,7 @@ var ResourceKinds = []string{"machine", "container", "volume", "image", "network
 func ParseResource(argument string) (kind writ.ResourceKind, name string, err error) {
 	word, name, ok := strings.Cut(argument, "/")
 	if !ok {
-		return "", "", writ.Errorf(writ.CodeUsage, "%q names no resource", argument).
+		return "", "", writ.Errorf(writ.CodeUsage, "%q is not a resource", argument).
 			WithHint("write kind and name, for example machine/web-0")
 	}
 	if !slices.Contains(ResourceKinds, word) {

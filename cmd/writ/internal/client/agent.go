@@ -159,7 +159,7 @@ func noUsableKey(socket string, n int) error {
 		return writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent at %s lists no ed25519 key", socket).
 			WithHint("add one with ssh-add; `ssh-add -X` unlocks a locked agent, which lists no keys; or name a key file with --key")
 	}
-	return writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent holds none of the keys that could sign here").
+	return writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent has no key that can sign here").
 		WithHint("`ssh-add -l` lists its keys; add a key with ssh-add, or name a key file with --key")
 }
 

@@ -96,11 +96,11 @@ func lacks(nodes []writ.Node, needs []writ.Capacity) string {
 	for _, need := range needs {
 		all = all.Plus(need)
 		if !slices.ContainsFunc(free, func(unused writ.Capacity) bool { return unused.Holds(need) }) {
-			return fmt.Sprintf("no node that takes work has %s left", amountOf(need))
+			return fmt.Sprintf("no node that accepts work has %s left", amountOf(need))
 		}
 	}
 	if len(needs) > 0 && !left.Holds(all) {
-		return fmt.Sprintf("its nodes together have no %s left", amountOf(all))
+		return fmt.Sprintf("its nodes do not have %s left in total", amountOf(all))
 	}
 	return ""
 }

@@ -358,7 +358,7 @@ func (c Orders) Submit(ctx context.Context, signed []byte) (writ.Submission, err
 	if run == "" {
 		return s, err
 	}
-	e := writ.Errorf(writ.CodeUnreachable, "the coordinator did not answer; whether it took run %s is not known", run).
+	e := writ.Errorf(writ.CodeUnreachable, "the coordinator did not answer: it may have accepted run %s", run).
 		WithHint("check with `writ run show %s` once a coordinator answers; submitting the same signed text again is safe",
 			run)
 	e.Err = err

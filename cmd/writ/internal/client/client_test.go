@@ -149,10 +149,10 @@ func TestADatacenterWithoutCapacityIsNotChosen(t *testing.T) {
 	}{
 		{"room on one", []writ.Node{node(6, nil)}, ""},
 		{"room on two", []writ.Node{node(4, nil), node(2, nil)}, ""},
-		{"for no single call", []writ.Node{node(3, nil), node(3, nil)}, "no node that takes work has 4 CPUs and 1024 MiB of memory left"},
-		{"for each, not for all", []writ.Node{node(5, nil)}, "its nodes together have no 6 CPUs and 1024 MiB of memory and 10 GiB of disk left"},
-		{"on a node that is cordoned", []writ.Node{node(8, func(n *writ.Node) { n.Scheduling = writ.SchedulingCordoned })}, "no node that takes work has 4 CPUs and 1024 MiB of memory left"},
-		{"on a node that is silent", []writ.Node{node(8, func(n *writ.Node) { n.Liveness = writ.LivenessSilent })}, "no node that takes work has 4 CPUs and 1024 MiB of memory left"},
+		{"for no single call", []writ.Node{node(3, nil), node(3, nil)}, "no node that accepts work has 4 CPUs and 1024 MiB of memory left"},
+		{"for each, not for all", []writ.Node{node(5, nil)}, "its nodes do not have 6 CPUs and 1024 MiB of memory and 10 GiB of disk left in total"},
+		{"on a node that is cordoned", []writ.Node{node(8, func(n *writ.Node) { n.Scheduling = writ.SchedulingCordoned })}, "no node that accepts work has 4 CPUs and 1024 MiB of memory left"},
+		{"on a node that is silent", []writ.Node{node(8, func(n *writ.Node) { n.Liveness = writ.LivenessSilent })}, "no node that accepts work has 4 CPUs and 1024 MiB of memory left"},
 	} {
 		if got := lacks(tt.nodes, needs); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.what, got, tt.want)

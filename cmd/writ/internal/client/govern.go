@@ -120,7 +120,7 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	switch {
 	case p == nil && key == nil && kind == identity.Person:
 		return writ.Errorf(writ.CodeUsage, "the roster has no principal %q, so a key is needed", name).
-			WithHint("add a person with a key: `writ user add %s --key FILE.pub`; a machine that uses certificates needs none with --ci", name)
+			WithHint("add a person with a key: `writ user add %s --key FILE.pub`; with --ci, a machine that uses certificates needs no key", name)
 	case p == nil:
 		r.Principals = append(r.Principals, identity.Principal{Name: name, Kind: kind, State: identity.Active})
 		p = r.Principal(name)
@@ -187,7 +187,7 @@ func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identit
 		if slices.Contains(r.Operators, name) && len(r.Operators) <= r.Threshold {
 			return writ.Errorf(writ.CodeConflict, "the roster needs %d root operators, and %s is one of %d", r.Threshold, name,
 				len(r.Operators)).
-				WithHint("give %s another key with `writ user add %s --key FILE.pub`, and take out the old one with --only", name,
+				WithHint("give %s another key with `writ user add %s --key FILE.pub`, and remove the old key with --only", name,
 					name)
 		}
 		r.Operators = slices.DeleteFunc(r.Operators, func(o string) bool { return o == name })
@@ -259,7 +259,7 @@ func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey)
 	}
 	if have := r.Datacenters.Of(key); have != nil {
 		return writ.Errorf(writ.CodeConflict, "the key belongs to the supervisor of %s already", have.Name).
-			WithHint("start the supervisor of the new datacenter with an empty --data, where it makes a key of its own")
+			WithHint("start the supervisor of the new datacenter with an empty --data, where it creates its own key")
 	}
 	d.ID = writ.DatacenterID(writ.NewUUID())
 	r.Datacenters = append(r.Datacenters, identity.Datacenter{Datacenter: d, SupervisorKey: key, Enabled: true})
@@ -347,7 +347,7 @@ func RemoveCoordinator(r *identity.Roster, name string) error {
 	}
 	if len(r.Coordinators) == 0 {
 		return writ.Errorf(writ.CodeConflict,
-			"%s is the only coordinator: without it no command could reach the cluster, nor bring it another roster", name).
+			"%s is the only coordinator: without it, no command could reach the cluster or change its roster", name).
 			WithHint("add another one first: writ coordinator add NAME --url https://HOST:PORT --data DIRECTORY")
 	}
 	return nil

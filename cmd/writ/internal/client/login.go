@@ -172,7 +172,7 @@ func challenged(
 // proof signs a challenge with the session key.
 func (s *session) proof(challenge identity.LoginChallenge) (api.SessionProof, error) {
 	if len(s.Key) != ed25519.SeedSize {
-		return api.SessionProof{}, writ.Errorf(writ.CodeLoginRequired, "the session that is kept has no key")
+		return api.SessionProof{}, writ.Errorf(writ.CodeLoginRequired, "the stored session has no key")
 	}
 	signed, err := envelope.Sign(envelope.Refresh, ed25519.NewKeyFromSeed(s.Key), identity.LoginRefresh{
 		Coordinator: challenge.Coordinator, URL: challenge.URL, Nonce: challenge.Nonce,

@@ -28,8 +28,8 @@ func TestUnreadableScriptHasAFittingHint(t *testing.T) {
 		"one/wbe.tengo":                       `did you mean "one/web.tengo"?`,
 		"one/web":                             `did you mean "one/web.tengo"?`,
 		`.\one\web.tengo`:                     `did you mean "./one/web.tengo"?`,
-		"missing/web.tengo":                   "give the path of a file",
-		filepath.Join(t.TempDir(), "x.tengo"): "give the path of a file",
+		"missing/web.tengo":                   "give the path of an existing file",
+		filepath.Join(t.TempDir(), "x.tengo"): "give the path of an existing file",
 	} {
 		_, err := ReadScript(path, nil)
 		e := writ.AsError(err)

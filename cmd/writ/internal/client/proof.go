@@ -39,7 +39,7 @@ func openSigned[T any](d *identity.Datacenter, kind envelope.Kind, proof []byte)
 	case err != nil:
 		return none, fmt.Errorf("its proof is not from the supervisor of %s: %w", d.Name, err)
 	case len(records) != 1:
-		return none, fmt.Errorf("its proof holds %d records", len(records))
+		return none, fmt.Errorf("its proof contains %d records instead of one", len(records))
 	}
 	return records[0], nil
 }
@@ -213,7 +213,7 @@ func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 		if err != nil {
 			return writ.Summary{}, err
 		}
-		lost := writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s",
+		lost := writ.Errorf(writ.CodeRunLost, "the datacenter has lost the run and refuses it: %s",
 			why.Message).
 			WithHint("%s", run.Failure.Hint)
 		return writ.Summary{
@@ -305,7 +305,9 @@ type AdoptionPending struct {
 	Err     error    // error of the context
 }
 
-func (e *AdoptionPending) Error() string { return "not proved yet: " + strings.Join(e.Missing, "; ") }
+func (e *AdoptionPending) Error() string {
+	return "not confirmed yet by: " + strings.Join(e.Missing, "; ")
+}
 
 // Unwrap returns the error of the context.
 func (e *AdoptionPending) Unwrap() error { return e.Err }
@@ -338,7 +340,7 @@ func (c Roster) AwaitAdoption(
 			return &AdoptionPending{Missing: missing, Err: ctx.Err()}
 		}
 		return writ.Errorf(writ.CodeNotAdopted,
-			"version %d of the roster is signed, and after %s it is not proved to be in force in: %s",
+			"version %d of the roster is signed, but after %s these datacenters have not confirmed it: %s",
 			roster.Version, within, strings.Join(missing, "; ")).
 			WithHint("`writ roster show` asks again; until a datacenter has this version, it uses the previous one")
 	}

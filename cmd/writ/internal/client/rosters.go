@@ -54,7 +54,8 @@ func (c Roster) page(ctx context.Context, known *identity.Roster, after int) ([]
 		return answer.Signed, nil
 	}
 	e := writ.Errorf(writ.CodeRosterTooOld,
-		"the coordinator has version %d of the roster, version %d was seen before, and the coordinator did not take it",
+		"the coordinator has version %d of the roster and did not accept version %d, "+
+			"which this machine has already received",
 		before, known.Version).WithHint("it was restored from an old backup, or hides a version; inform its operator")
 	e.Err = err
 	return nil, e

@@ -70,7 +70,7 @@ func runWith(ctx context.Context, c *Client, prefix string) (writ.RunID, error) 
 	for _, r := range page.Items {
 		if !r.ID.Valid() || !strings.HasPrefix(string(r.ID), prefix) {
 			return "", writ.Errorf(writ.CodeUnverified,
-				"the coordinator was asked for runs that begin with %s, and answers with %q", prefix, r.ID).
+				"the coordinator returned run %q for the prefix %s", r.ID, prefix).
 				WithHint("use another coordinator with --server, and inform the operator of this one")
 		}
 		candidates = append(candidates, fmt.Sprintf("%s (%s, %s)", r.ID, r.Script, r.State))
@@ -233,7 +233,7 @@ func (c Runs) ProveSelected(ctx context.Context, runs []api.Run, params api.List
 		}
 		if p.Deployment.Name != r.Deployment || p.Signer != r.Signer {
 			return writ.Errorf(writ.CodeUnverified,
-				"the coordinator shows run %s as a run of the deployment %q by %s, and its signed text names %q and %s", r.ID,
+				"the coordinator shows run %s as a run of the deployment %q by %s, but the signed text names %q and %s", r.ID,
 				r.Deployment, r.Signer, p.Deployment.Name, p.Signer).
 				WithHint("use another coordinator with --server, and inform the operator; nothing was signed")
 		}

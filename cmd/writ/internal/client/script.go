@@ -196,7 +196,7 @@ func NoScript(path string, err error) *writ.Error {
 		return writ.Errorf(writ.CodeUsage, "cannot read the script: %w", err).WithHint("%s", scriptLike(path))
 	}
 	return writ.Errorf(writ.CodeUsage, "cannot read the script: %w", err).
-		WithHint("give the path of a file that is there and that you may read")
+		WithHint("give the path of an existing file that you may read")
 }
 
 // scriptsIn returns the hint for a directory: some of its scripts.
@@ -242,5 +242,5 @@ func scriptLike(path string) string {
 	if closest := meant.Closest(name, scriptNames(filepath.Dir(path))); closest != "" {
 		return fmt.Sprintf("did you mean %q?", dir+closest)
 	}
-	return "give the path of a file that is there and that you may read"
+	return "give the path of an existing file that you may read"
 }

@@ -50,7 +50,7 @@ func (c Runs) standing(ctx context.Context, roster *identity.Roster, run api.Run
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Run != run.ID:
 		return link.RunStanding{}, unverified(d, "the coordinator returned the state of another run for run %s", run.ID)
 	case !bytes.Equal(stands.Nonce, nonce):
-		return link.RunStanding{}, unverified(d, "the coordinator shows how run %s stood earlier", run.ID)
+		return link.RunStanding{}, unverified(d, "the coordinator returned an earlier state of run %s", run.ID)
 	}
 	return stands, nil
 }
@@ -82,7 +82,7 @@ func (c Nodes) Standing(ctx context.Context, roster *identity.Roster, n writ.Nod
 		stands.Key != n.Key:
 		return link.NodeStanding{}, unverified(d, "the coordinator returned the state of another node for node %s", n.Name)
 	case !bytes.Equal(stands.Nonce, nonce):
-		return link.NodeStanding{}, unverified(d, "the coordinator shows how node %s stood earlier", n.Name)
+		return link.NodeStanding{}, unverified(d, "the coordinator returned an earlier state of node %s", n.Name)
 	}
 	return stands, nil
 }
@@ -147,7 +147,8 @@ func (c Holds) List(
 	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID:
 		return nil, unverified(d, "the coordinator returned the holds of another datacenter for %s", d.Name)
 	case !slices.Equal(stands.Projects, projects):
-		return nil, unverified(d, "the coordinator has asked %s about other projects than the requested ones", d.Name)
+		return nil, unverified(d, "the coordinator returned the holds of %s for other projects than the requested ones",
+			d.Name)
 	case !bytes.Equal(stands.Nonce, nonce):
 		return nil, unverified(d, "the coordinator returned an earlier list of the holds of %s", d.Name)
 	}

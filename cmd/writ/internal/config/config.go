@@ -106,7 +106,7 @@ func (c *Context) check() error {
 func (c *Context) checkKept() error {
 	if slices.ContainsFunc(append([]string{c.Name, string(c.Cluster), c.Project, c.Key}, c.Servers...), redact.HoldsKey) {
 		return writ.Errorf(writ.CodeUsage, "it contains a private key or a token instead of a name").
-			WithHint("give the name of the file with the key, or \"agent\"; if others could read the key here, use another one from now on")
+			WithHint("give the name of the file with the key, or \"agent\"; if other people could read the key here, use another key from now on")
 	}
 	return c.check()
 }

@@ -89,7 +89,7 @@ func LockStore(data, store string) (*storelock.Lock, error) {
 	lock, err := storelock.Acquire(path)
 	if errors.Is(err, storelock.ErrLocked) {
 		return nil, writ.Errorf(writ.CodeConflict, "another process works with %s", path).
-			WithHint("stop it, or give this one its own --data")
+			WithHint("stop that process, or use another --data")
 	}
 	if err != nil {
 		return nil, config.Unwritable(data, fmt.Errorf("lock the data directory: %w", err))

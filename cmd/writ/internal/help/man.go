@@ -78,7 +78,7 @@ func (m *manPage) below(c *cobra.Command) {
 		m.line(".PP\n.B " + ManText(UseLine(sub)))
 		m.flags(".PP\nOptions:", Flags(sub, Own))
 		if len(Flags(sub, Client)) > 0 {
-			m.line(".PP\nIt has the options of clients, too.")
+			m.line(".PP\nIt also has the options of clients.")
 		}
 		m.examples(".PP\nExamples:\n.PP", sub)
 		m.below(sub)

@@ -26,7 +26,7 @@ func (s Resolver) Present(ctx context.Context, r imageref.Reference) error {
 		remote.WithTransport(s.transport()), remote.WithUserAgent("writ"),
 		remote.WithRetryBackoff(patience))
 	if answer, ok := errors.AsType[*transport.Error](err); ok && answer.StatusCode == http.StatusNotFound {
-		return writ.Errorf(writ.CodeImageGone, "%s has no image %s any more", r.Registry, r).
+		return writ.Errorf(writ.CodeImageGone, "%s no longer has the image %s", r.Registry, r).
 			WithHint("push the image with this digest again, or submit a script with another image")
 	}
 	if err != nil {

@@ -53,7 +53,8 @@ func (s Resolver) Resolve(ctx context.Context, r imageref.Reference) (string, er
 	}
 	digest := found.Digest.String()
 	if !imageref.IsDigest(digest) {
-		return "", writ.Errorf(writ.CodeImageUnknown, "the registry names %s by %q, which is not a SHA-256", r, digest)
+		return "", writ.Errorf(writ.CodeImageUnknown, "the registry returned %q for %s, which is not a SHA-256 digest",
+			digest, r)
 	}
 	return digest, nil
 }
@@ -70,15 +71,15 @@ func Offline(_ context.Context, r imageref.Reference) (string, error) {
 func explain(r imageref.Reference, err error) error {
 	answer, answered := errors.AsType[*transport.Error](err)
 	if !answered {
-		return withDigestHint(r, writ.Errorf(writ.CodeUnreachable, "the digest of %s is not known: %v", r, err))
+		return withDigestHint(r, writ.Errorf(writ.CodeUnreachable, "cannot resolve the digest of %s: %v", r, err))
 	}
 	switch status := answer.StatusCode; {
 	case status == http.StatusNotFound:
 		return writ.Errorf(writ.CodeImageUnknown, "%s has no image %s with the tag %s", r.Registry, r.Repository, r.Tag).
 			WithHint("correct the reference, or push the image")
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return writ.Errorf(writ.CodeRegistryDenied, "%s does not show the image %s, or it does not exist", r.Registry,
-			r.Repository).WithHint("log in with `docker login %s`, or correct the reference", r.Registry)
+		return writ.Errorf(writ.CodeRegistryDenied, "%s denies access to the image %s, or the image does not exist",
+			r.Registry, r.Repository).WithHint("log in with `docker login %s`, or correct the reference", r.Registry)
 	case status == http.StatusTooManyRequests || status >= 500:
 		return withDigestHint(r, writ.Errorf(writ.CodeRegistryBusy, "%s answered with status %d", r.Registry, status))
 	}

@@ -272,7 +272,7 @@ func (s *cluster) begin(ctx context.Context, run func(context.Context) error) {
 	go func() {
 		err := run(own)
 		if err != nil {
-			s.breaks(fmt.Errorf("the datacenter of the test broke down: %w", err))
+			s.breaks(fmt.Errorf("the datacenter of the test failed: %w", err))
 		}
 		ended <- err
 	}()

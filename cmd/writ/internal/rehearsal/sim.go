@@ -122,7 +122,7 @@ func (s *Sim) script(path string) (client.Script, error) {
 		return script, err
 	}
 	if !script.Report.OK() {
-		return script, writ.Errorf(writ.CodeScriptInvalid, "%s does not pass its check:\n%s", path, strings.TrimSuffix(script.Report.String(), "\n"))
+		return script, writ.Errorf(writ.CodeScriptInvalid, "the check of %s found errors:\n%s", path, strings.TrimSuffix(script.Report.String(), "\n"))
 	}
 	return script, nil
 }

@@ -182,7 +182,7 @@ func TestAnImpossibleFaultIsAnError(t *testing.T) {
 	for path, want := range map[string]string{
 		"none.tengo":   "cannot read the script",
 		"a_test.tengo": "has tests and is not a script",
-		"bad.tengo":    "bad.tengo does not pass its check:\nerror[W0104]: volume.create has no field \"size\"\n --> ",
+		"bad.tengo":    "the check of bad.tengo found errors:\nerror[W0104]: volume.create has no field \"size\"\n --> ",
 	} {
 		if _, err := s.Run(t.Context(), scripttest.Rehearsal{Script: path}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)

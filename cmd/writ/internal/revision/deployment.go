@@ -51,7 +51,7 @@ func Find(ctx context.Context, c *client.Client, name, project, datacenter strin
 	case len(found) == 0:
 		return Deployment{}, writ.Errorf(writ.CodeNotFound, "unknown deployment %s", name)
 	case len(found) > 1:
-		return Deployment{}, writ.Errorf(writ.CodeConflict, "there are several deployments of the name %s", name).
+		return Deployment{}, writ.Errorf(writ.CodeConflict, "several deployments have the name %s", name).
 			WithHint("add --project or --dc")
 	case found[0].Name != name:
 		return Deployment{}, writ.Errorf(writ.CodeUnverified,

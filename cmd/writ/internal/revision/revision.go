@@ -94,7 +94,7 @@ func (d Deployment) run(ctx context.Context, c *client.Client, number int) (foun
 	case found.ID != "":
 		return found, nil
 	case newest == 0:
-		return api.Run{}, writ.Errorf(writ.CodeNotFound, "the coordinator has no run of the deployment %s any more", d.Name).
+		return api.Run{}, writ.Errorf(writ.CodeNotFound, "the coordinator no longer has a run of the deployment %s", d.Name).
 			WithHint("its ledger may be new: use another coordinator with --server, or submit the script again")
 	case number > newest:
 		return api.Run{}, writ.Errorf(writ.CodeNotFound, "the deployment %s has no revision %d: the newest one is %d", d.Name,
@@ -132,7 +132,7 @@ func (d Deployment) ReadRun(
 	if p.Project != d.Project || p.Datacenter != d.Datacenter || p.Deployment.Name != d.Name ||
 		p.Deployment.Base+1 != run.Revision {
 		return nil, writ.Errorf(writ.CodeUnverified,
-			"the coordinator shows run %s as revision %d of the deployment %s, and its signed text names %s of project %s",
+			"the coordinator shows run %s as revision %d of the deployment %s, but the signed text names %s of project %s",
 			run.ID, run.Revision, d.Name, p.Deployment, p.ProjectName).
 			WithHint("use another coordinator with --server, and inform the operator of this one")
 	}

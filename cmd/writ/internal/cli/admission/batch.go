@@ -56,7 +56,7 @@ A datacenter with manual approval rejects batches, because it approves each node
 	}
 	f := c.Flags()
 	cli.DatacenterFlag(env, c, &flags.datacenter, "name or id of the datacenter")
-	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line; - is standard input")
+	f.StringVar(&flags.serials, "serials", "", "file with one serial number per line; - reads standard input")
 	f.IntVar(&flags.most, "max", 0, "maximum number of admitted nodes. 0: one for each serial number")
 	cli.InRange(f, "max", &flags.most, 0, cli.Most)
 	f.DurationVar(&flags.validity, "valid", identity.BatchValidity, "validity of the batch, at most 24h")
@@ -151,7 +151,7 @@ func readListed(name string, in *terminal.Terminal) (text []byte, err error) {
 	}
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the serial numbers: %w", err).
-			WithHint("--serials names a file with a serial number a line; - reads them from standard input")
+			WithHint("--serials names a file with one serial number per line; - reads standard input")
 	}
 	if len(text) > maxSerialsFile {
 		return nil, writ.Errorf(writ.CodeTooLarge, "%s has more than %d bytes", name, maxSerialsFile)

@@ -91,12 +91,12 @@ func handOver(ctx context.Context, env *cli.Env, t newToken) error {
 		return nil
 	}
 	if failed := revokeUnseen(ctx, env, t); failed != nil {
-		return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), and is open: it could not be revoked (%v)",
-			t.ID, err, failed).
+		return writ.Errorf(writ.CodeUsage,
+			"the token %s cannot be printed (%v) and could not be revoked (%v), so it is still valid", t.ID, err, failed).
 			WithHint("writ token revoke %s --dc %s", t.ID, t.Datacenter)
 	}
 	return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), so it was revoked", t.ID, err).
-		WithHint("create another token, with an output that can be written")
+		WithHint("create another token, and write the output to a file or terminal that accepts it")
 }
 
 // revokeUnseen revokes a token. It prints no result, because the output is broken.

@@ -266,7 +266,7 @@ func (t *tester) one(ctx context.Context, file *interpreter.TestFile, i int, dir
 	if err := sim.Close(); err != nil {
 		verdict.Outcome = scripttest.Failed
 		verdict.Notes = append(verdict.Notes,
-			scripttest.Note{Failure: true, Text: "the datacenter of the test did not end well: " + err.Error()})
+			scripttest.Note{Failure: true, Text: "cannot stop the datacenter of the test: " + err.Error()})
 	}
 	return verdict
 }

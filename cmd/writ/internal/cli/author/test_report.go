@@ -71,7 +71,7 @@ func (r *testReport) broken(report check.Report) {
 	f := r.file()
 	f.OK, f.Diagnostics, f.errors = false, report.Diagnostics, report.Errors()
 	r.say("%s", report)
-	r.say("FAIL  %s  it cannot be understood", f.File)
+	r.say("FAIL  %s  the file has errors", f.File)
 	if cli.OnGitHub() {
 		cli.Annotate(r.Env, report)
 	}

@@ -132,7 +132,7 @@ trust. "writ init" prints that id and writes it to client.yaml. Get the id from 
 			}
 			if c.Cluster == "" {
 				return writ.Errorf(writ.CodeUsage, "--cluster is missing").
-					WithHint("pass the id of the cluster: its founder finds it in client.yaml, which `writ init` wrote")
+					WithHint("pass the id of the cluster: the client.yaml that `writ init` wrote contains it")
 			}
 			if err := file.Add(c); err != nil {
 				return err

@@ -172,7 +172,7 @@ The command fails if the memory of the supervisor ever exceeds the limit.`,
 	f.DurationVar(&w.Idle, "idle", 20*time.Second, "duration of the CPU measurement without load")
 	cli.InRange(f, "idle", &w.Idle, time.Millisecond, cli.Longest)
 	f.StringVar(&w.Profile, "cpuprofile", "",
-		"file for a profile of the first supervisor's CPU; it is not killed then, but stopped")
+		"file for a CPU profile of the first supervisor, which is then stopped instead of killed")
 	l.Add(c, "error")
 	return c
 }
@@ -207,14 +207,14 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 			Value: fmt.Sprintf("%.0f runs/s; all waited %s after the last one", r.AcceptedPerSec, seconds(r.WaitingSeconds)),
 		},
 		{Title: "CPU of the supervisor", Value: seconds(r.CPUPerRun) + " for a run until it waits"},
-		{Title: "memory, at its most", Value: mib(r.RSSPeak)},
+		{Title: "peak memory", Value: mib(r.RSSPeak)},
 		{
 			Title: "memory, when all wait",
 			Value: fmt.Sprintf("%s; %s after a collection of garbage (%s reachable)", mib(r.RSS), mib(r.RSSCollected),
 				mib(r.Heap)),
 		},
 		{Title: "goroutines", Value: fmt.Sprint(r.Goroutines)},
-		{Title: "evaluators", Value: mib(r.EvaluatorsRSS) + " in processes of their own"},
+		{Title: "evaluators", Value: mib(r.EvaluatorsRSS) + " in separate processes"},
 		{Title: "journal", Value: mib(r.JournalBytes) + " on disk"},
 		{Title: "when idle", Value: cores(r.IdleCPU)},
 		{

@@ -78,7 +78,7 @@ runs per second fall with the CPU time of all of them.`,
 		"numbers of datacenters to measure as well. Each datacenter has the first number of --nodes")
 	f.IntVar(&g.Slots, "slots", 64, "number of parallel calls of each node")
 	cli.InRange(f, "slots", &g.Slots, 1, 10_000)
-	f.IntVarP(&g.Runs, "runs", "n", 1000, "runs of ten sequential calls for each size; of the others a part")
+	f.IntVarP(&g.Runs, "runs", "n", 1000, "runs of ten sequential calls per size; other workloads use fewer runs")
 	cli.InRange(f, "runs", &g.Runs, 1, 1_000_000)
 	f.IntVar(&g.InFlight, "in-flight", 50, "number of runs in flight")
 	cli.InRange(f, "in-flight", &g.InFlight, 1, 10_000)

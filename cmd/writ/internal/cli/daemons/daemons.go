@@ -40,7 +40,7 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 	}, func(ctx context.Context, log *slog.Logger) error {
 		if !(projectRate >= 0) {
 			return writ.Errorf(writ.CodeUsage, "--project-rate: %g is not a number of submissions per second", projectRate).
-				WithHint("0 is for no bound")
+				WithHint("0 removes the limit")
 		}
 		signed, cluster, err := coordinatord.RostersFor(data, rosters)
 		if err != nil {
@@ -70,7 +70,7 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 	f.StringVar(&ledger, "ledger", "",
 		"postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
-	serve.MetricsFlag(c, &metrics, "Beyond loopback it speaks TLS as --listen does")
+	serve.MetricsFlag(c, &metrics, "On other addresses than loopback it uses TLS, as --listen does")
 	f.StringVar(&publicURL, "public-url", "",
 		"address for supervisors and browsers; the listen address if unset")
 	f.StringVar(&tlsCert, "tls-cert", "",
@@ -82,10 +82,10 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 	f.StringSliceVar(&hosts, "allowed-host", nil,
 		"names at which clients and browsers reach the coordinator, in addition to --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond,
-		"submissions of 16 KiB per second of one project, in bursts of twice that number. More wait for up to 5 s and are then refused. 0: no bound")
+		"submissions of 16 KiB per second and project, with bursts of twice that number. Further submissions wait for up to 5 s and are then refused. 0: no limit")
 	cli.InRange(f, "project-rate", &projectRate, 0, cli.Most)
 	f.Int64Var(&shareGiB, "datacenter-share", 0,
-		"maximum GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by datacenters, once less than a quarter is free; 100 GiB with --ledger")
+		"maximum GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by the number of datacenters, once less than a quarter is free; 100 GiB with --ledger")
 	cli.InRange(f, "datacenter-share", &shareGiB, 0, cli.Most)
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with webhooks: see docs/manual/webhooks.md")
 	f.BoolVar(&keyless, "keyless", false,
@@ -153,7 +153,7 @@ It keeps a link to the coordinators. If they are unavailable, the datacenter con
 	f.StringVar(&s.Journal, "journal", "",
 		"postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
-	serve.MetricsFlag(c, &metrics, "Beyond loopback it speaks TLS, with a certificate of the supervisor")
+	serve.MetricsFlag(c, &metrics, "On other addresses than loopback it uses TLS, with a certificate of the supervisor")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil,
 		"names at which nodes reach the supervisor, in addition to addresses and the name of this machine")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", quota.DefaultMaxRuns,
@@ -242,7 +242,7 @@ tools are missing. The log lists the drivers and the reasons.`,
 		"HOST:PORT at which other nodes reach --transfers, if it differs")
 	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: unlimited")
 	cli.InRange(f, "transfer-rate", &r.RateMiB, 0, cli.Most)
-	serve.MetricsFlag(c, &metrics, "It is on loopback only")
+	serve.MetricsFlag(c, &metrics, "Only loopback addresses are allowed")
 	serve.DriverFlags(c, &r.Drivers, &r.Speed, &r.Host)
 	serve.PublishFlag(c, &r.Host, serve.DefaultPublish)
 	cli.TracesFlags(c, &r.Traces)

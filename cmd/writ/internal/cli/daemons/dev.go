@@ -64,7 +64,7 @@ It uses redis-server if it is on PATH, and otherwise a replacement inside the pr
 	cli.InRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
 	f.IntVar(&d.Nodes, "nodes", 2, "number of nodes per datacenter. With --drivers host: 1")
 	cli.InRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
-	serve.CapacityFlags(c, &d.Capacity, "0: plenty, and with --drivers host the capacity of the host")
+	serve.CapacityFlags(c, &d.Capacity, "0: practically unlimited, or the capacity of the host with --drivers host")
 	serve.DriverFlags(c, &d.Drivers, &d.Speed, &d.Host)
 	serve.PublishFlag(c, &d.Host, serve.DefaultDevPublish)
 	cli.FromEnvironment(f, "data", "listen")

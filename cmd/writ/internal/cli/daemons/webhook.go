@@ -34,7 +34,7 @@ all. It reports for each webhook whether the receiver accepted the message. It d
 			if len(args) == 1 {
 				i := slices.IndexFunc(endpoints, func(e webhook.Endpoint) bool { return e.Name == args[0] })
 				if i < 0 {
-					return writ.Errorf(writ.CodeNotFound, "%s names no webhook %q", file, args[0]).
+					return writ.Errorf(writ.CodeNotFound, "%s contains no webhook %q", file, args[0]).
 						WithHint("%s",
 							meant.Among(args[0], endpoints, func(e webhook.Endpoint) string { return e.Name },
 								"leave the name out to try all"))
@@ -51,7 +51,7 @@ all. It reports for each webhook whether the receiver accepted the message. It d
 							WithHint("compare the address, the secret and the certificate with the settings of the receiver"))
 					continue
 				}
-				env.Done("%s took the message", name)
+				env.Done("%s accepted the message", name)
 			}
 			if len(failed) == 1 {
 				return failed[0]

@@ -42,7 +42,7 @@ func unconfigured(env *cli.Env) (finding, bool) {
 	}
 	return finding{
 		Check: "client", State: skipped,
-		Detail: file.Path + " names no cluster: configuration, coordinators, roster and signing key are not checked",
+		Detail: file.Path + " contains no cluster, so configuration, coordinators, roster and signing key were not checked",
 		Fix:    "`writ dev` starts a cluster on this machine; `writ context import` adds an existing one",
 	}, true
 }

@@ -58,7 +58,7 @@ const (
 )
 
 // mendFault is the fix for a daemon that reports a fault of its store or its Redis.
-const mendFault = "remove the cause that is named, and the daemon continues; replace a damaged store with `writ restore --data DIR FILE`"
+const mendFault = "remove the named cause, and the daemon continues; replace a damaged store with `writ restore --data DIR FILE`"
 
 // mendRestored is the fix for a journal that lost its end.
 const mendRestored = "if the directory is a copy without journal.db-wal, stop the supervisor, and copy the whole " +
@@ -287,7 +287,8 @@ func examineKey(ctx context.Context, env *cli.Env, c *client.Client, roster *ide
 // the sandbox layers.
 func examineEvaluator(ctx context.Context) finding {
 	f := finding{
-		Check: "script sandbox", State: ill, Fix: "supervisors need Linux on which processes may sandbox themselves",
+		Check: "script sandbox", State: ill,
+		Fix: "supervisors need a Linux host that allows processes to sandbox themselves",
 	}
 	evaluator, end := daemon.NewEvaluator(slog.New(slog.DiscardHandler), nil)
 	defer func() { _ = end() }() // the children end with this process at the latest
@@ -311,7 +312,7 @@ func examineEvaluator(ctx context.Context) finding {
 // tools lists the programs that clients and supervisors can use. `writ dev` needs none of them.
 var tools = []tool{
 	{
-		"redis-server", []string{"--version"}, "delivers jobs; without it `writ dev` uses a stand-in",
+		"redis-server", []string{"--version"}, "delivers jobs; without it `writ dev` uses a built-in replacement",
 		"apt-get install -y redis-server",
 	},
 	{"ssh-keygen", nil, "makes keys, and signs without writ", "apt-get install -y openssh-client"},

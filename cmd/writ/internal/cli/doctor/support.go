@@ -207,7 +207,7 @@ func endOfLog(path string) (part, error) {
 func writeBundle(path string, parts []part) (err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return writ.Errorf(writ.CodeConflict, "%s is there already", path).WithHint("name another file with --file")
+		return writ.Errorf(writ.CodeConflict, "%s already exists", path).WithHint("name another file with --file")
 	}
 	if err != nil {
 		return fmt.Errorf("make the bundle: %w", err)

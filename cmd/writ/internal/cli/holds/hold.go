@@ -217,7 +217,8 @@ func warnUnknownDeployment(
 	if err != nil {
 		all.Items = nil // suggest no name
 	}
-	env.Warn("no run and no resource in %s is known of a deployment %s of project %s: the hold is for its first run. %s",
+	env.Warn(
+		"in %s, the deployment %s of project %s has no known runs or resources: the hold applies to its first run. %s",
 		dc.Name, scope.Deployment, projectName,
 		meant.Among(scope.Deployment, all.Items, func(d api.Deployment) string { return d.Name },
 			"`writ deployment list` shows deployments"))
@@ -249,7 +250,7 @@ func (s *scopeFlags) scope(
 	scope.Deployment, scope.Operation = s.deployment, s.operation
 	if s.deployment != "" && !writ.ValidName(s.deployment) {
 		return scope, "", writ.Errorf(writ.CodeUsage, "%q is not the name of a deployment", s.deployment).
-			WithHint("`writ resource list -o wide` shows which own something")
+			WithHint("`writ resource list -o wide` shows the deployments that own resources")
 	}
 	if s.operation != "" && !slices.Contains(operationNames(), s.operation) {
 		return scope, "", writ.Errorf(writ.CodeUsage, "nodes have no operation %q", s.operation).

@@ -27,7 +27,7 @@ func listReportedBoots(env *cli.Env, cmd *cobra.Command, datacenter string) erro
 		return err
 	}
 	if len(list.Items) != 1 {
-		return writ.Errorf(writ.CodeNotFound, "the coordinator knows no datacenter %s", datacenter).
+		return writ.Errorf(writ.CodeNotFound, "unknown datacenter %s", datacenter).
 			WithHint("`writ dc list` lists the datacenters")
 	}
 	dc := list.Items[0]
@@ -49,7 +49,7 @@ func listReportedBoots(env *cli.Env, cmd *cobra.Command, datacenter string) erro
 				bootServerName(s), cli.Clock(s.Heard))
 		}
 		if s.Trouble != "" {
-			env.Warn("%s: %s; the previous content stays in force", bootServerName(s), s.Trouble)
+			env.Warn("%s: %s; the boot server keeps the previous content", bootServerName(s), s.Trouble)
 		}
 	}
 	if more := dc.Total - len(dc.Machines); more > 0 {

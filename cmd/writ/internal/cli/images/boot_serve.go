@@ -180,7 +180,7 @@ in its script. used or ignored: the machine reports that it has started with the
 				return err
 			}
 			if list.Trouble != "" {
-				env.Warn("%s; the previous content stays in force", list.Trouble)
+				env.Warn("%s; the boot server keeps the previous content", list.Trouble)
 			}
 			return nil
 		},
@@ -266,8 +266,8 @@ func fetchBootList(ctx context.Context, server string) (*bootserver.List, error)
 	list := new(bootserver.List)
 	if answer.StatusCode != http.StatusOK || json.Unmarshal(text, list) != nil {
 		first, _, _ := strings.Cut(string(text[:min(len(text), 200)]), "\n")
-		return nil, writ.Errorf(writ.CodeUnreachable, "%s is not a boot server for operators: it answers %s, %s", base,
-			answer.Status, first).
+		return nil, writ.Errorf(writ.CodeUnreachable,
+			"%s is not the operator address of a boot server: it answers %s, %s", base, answer.Status, first).
 			WithHint("--boot-server is the address in --list-listen of `writ boot serve`")
 	}
 	return list, nil

@@ -161,7 +161,7 @@ func (m *machineFlags) words() ([]string, error) {
 				WithHint("write writ.NAME=VALUE without spaces; several values have commas between them")
 		}
 		if !strings.HasPrefix(word, "writ.") {
-			return nil, writ.Errorf(writ.CodeUsage, "--setting has a word that does not begin with writ.").
+			return nil, writ.Errorf(writ.CodeUsage, "each word of --setting must begin with \"writ.\"").
 				WithHint("write it as writ.data=writ-data")
 		}
 	}

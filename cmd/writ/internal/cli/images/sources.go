@@ -135,7 +135,7 @@ func (s *efiSources) find(dir string) error {
 	}
 	if _, err := os.Stat(s.stub); err != nil {
 		return writ.Errorf(writ.CodeUsage, "--packages %s has no linuxx64.efi.stub", s.packages).
-			WithHint("download systemd-boot-efi to there as well")
+			WithHint("also download systemd-boot-efi to this directory")
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func (s *efiSources) readRecipe(kernel []byte) (*recipe.Recipe, error) {
 	text, err := os.ReadFile(s.recipe)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read --recipe: %v", err).
-			WithHint("`writ efi recipe cloud` prints one")
+			WithHint("`writ efi recipe cloud` prints a recipe")
 	}
 	return recipe.Parse(text)
 }
@@ -280,7 +280,7 @@ func (s *efiSources) file(file recipe.File) (data []byte, from string, err error
 func (s *efiSources) packed(file recipe.File) (data []byte, from string, err error) {
 	p := s.packageOf(file.Package)
 	if p == nil {
-		return nil, "", writ.Errorf(writ.CodeUsage, "the recipe has %s of the package %s, which is not there", file.File,
+		return nil, "", writ.Errorf(writ.CodeUsage, "the recipe needs %s of the package %s, which is missing", file.File,
 			file.Package).
 			WithHint("in the directory of --packages: apt-get download %s", file.Package)
 	}

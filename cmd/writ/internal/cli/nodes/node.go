@@ -113,7 +113,7 @@ func nodeText(n writ.Node, next why.Step) string {
 		fenceText(&b, n.Fence)
 	}
 	if n.Fault != "" {
-		fmt.Fprintf(&b, "  it takes no work: %s\n", terminal.Clean(n.Fault))
+		fmt.Fprintf(&b, "  it gets no new work: %s\n", terminal.Clean(n.Fault))
 	}
 	for _, w := range n.Stuck {
 		fmt.Fprintf(&b,
@@ -183,7 +183,7 @@ func nodeText(n writ.Node, next why.Step) string {
 func fenceText(b *strings.Builder, f *writ.Fence) {
 	switch {
 	case f == nil || f.Answered.IsZero():
-		b.WriteString("  it is lost and has sent nothing since: if its machine still runs, resources that were made again elsewhere run twice\n")
+		b.WriteString("  it is lost and has sent nothing since: if its machine still runs, resources that were created again elsewhere run twice\n")
 	case f.Obeyed():
 		fmt.Fprintf(b, "  it is lost; it came back %s and has stopped all its resources: %s\n",
 			f.Answered.UTC().Format(time.RFC3339),

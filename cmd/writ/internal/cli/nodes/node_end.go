@@ -22,8 +22,10 @@ type ending struct {
 }
 
 var (
-	removing = ending{"remove", "remove node %s of %s permanently", "left there, and their names stay in use", false}
-	losing   = ending{
+	removing = ending{
+		"remove", "remove node %s of %s permanently", "left on the node, and their names stay in use", false,
+	}
+	losing = ending{
 		identity.DecisionLost, "sign that node %s of %s is permanently lost",
 		"stopped when the node learns of the loss, and their names are free at once", true,
 	}
@@ -114,7 +116,7 @@ func agreeToEnd(
 	ready := n.Liveness == writ.LivenessReady && n.Admission != writ.AdmissionRemoved
 	switch {
 	case ready:
-		env.Warn("node %s is ready, and was last heard from %s: it works", n.Name, heardOf(n))
+		env.Warn("node %s is ready and works: it was last heard from %s", n.Name, heardOf(n))
 	case n.Admission == writ.AdmissionRemoved:
 		env.Note("node %s was removed before; it was last heard from %s", n.Name, heardOf(n))
 	default:

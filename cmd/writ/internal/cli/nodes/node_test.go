@@ -81,7 +81,7 @@ func TestDamagedRecordIsReportedWithARemedy(t *testing.T) {
 		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},
 	}}}, why.Step{})
 	for _, want := range []string{
-		"  damaged record: /data/records/vx.json (of volume); delete its resource and make it again", "  orphan: the tap p1-0 belongs to no resource", "last heard from just now\n",
+		"  damaged record: /data/records/vx.json (of volume); delete its resource and create it again", "  orphan: the tap p1-0 belongs to no resource", "last heard from just now\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("text lacks %q:\n%s", want, text)

@@ -69,9 +69,9 @@ func removal(o writ.Orphan) string {
 	case strings.HasPrefix(o.Kind, writ.OrphanSuperseded):
 		return "remove the data directory of the node's runner, when its files are no longer needed"
 	case o.Kind == writ.OrphanDamaged:
-		return "delete its resource and make it again, or restore the file from a backup"
+		return "delete its resource and create it again, or restore the file from a backup"
 	default:
-		return "make its resource again on this node, under the same name, and delete it"
+		return "create its resource again on this node, with the same name, and then delete the resource"
 	}
 }
 

@@ -148,7 +148,7 @@ func (t *planText) kept() {
 	}
 	partial := t.seen().Horizon != nil || t.seen().Failure != nil
 	if partial {
-		t.line("\nnot in the plan, which ends before the script: the deployment also has resources that the script may name later")
+		t.line("\nnot in the plan, which ends before the script: the deployment also owns resources that the script may name later")
 	} else {
 		t.line("\nkept: the deployment has resources that the plan does not name")
 	}
@@ -181,7 +181,7 @@ func (t *planText) end() {
 	case t.Denied != nil && t.comment: // a CI job that makes plans should not have a second role
 		t.line("%s for a person or job that may submit: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
 	case t.Denied != nil:
-		t.line("%s you can plan this and read it, and not submit it: %s", t.Paint(terminal.Dim, "next:"),
+		t.line("%s you may plan and read this, but not submit it: %s", t.Paint(terminal.Dim, "next:"),
 			terminal.Clean(t.Denied.Message))
 		t.line("      %s", terminal.Clean(t.Denied.Hint))
 		t.line("      for a person with that role: %s", terminal.Clean(t.Next))

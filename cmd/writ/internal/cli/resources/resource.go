@@ -237,7 +237,7 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 				return noResource(cmd.Context(), env, c, kind, name, hint, orphan.On(where.nodes))
 			case 1:
 			default:
-				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).
+				return writ.Errorf(writ.CodeConflict, "%d resources have the name %s", len(all), args[0]).
 					WithHint("add --project or --dc")
 			}
 			if err := addDay(cmd.Context(), c, &all[0]); err != nil {
@@ -302,7 +302,7 @@ func noResource(
 // resourceText formats a resource, with the orphans that were created for it.
 func resourceText(r shownResource, orphans []orphan.Orphan, where locations) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node),
+	fmt.Fprintf(&b, "%s is on node %s in %s, created by the driver %s\n", r.ResourceID, where.node(r.Node),
 		where.datacenters[r.Datacenter],
 		terminal.Clean(cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})))
 	if r.State != "" {
@@ -319,7 +319,7 @@ func resourceText(r shownResource, orphans []orphan.Orphan, where locations) str
 		fmt.Fprintf(&b, "  %s\n", silence)
 	}
 	for _, address := range r.MoreAddresses {
-		fmt.Fprintf(&b, "  on another of its networks at %s\n", terminal.Clean(address))
+		fmt.Fprintf(&b, "  also at %s, on another of its networks\n", terminal.Clean(address))
 	}
 	for _, p := range r.Published {
 		fmt.Fprintf(&b, "  published at %s, for its port %d\n", terminal.Clean(endpoint.Published(p)), p.To)

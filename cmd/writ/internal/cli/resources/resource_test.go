@@ -72,7 +72,7 @@ func TestResourceShowsStateAndOrphans(t *testing.T) {
 		}
 	}
 	named := orphan.Table(all, nil).Text(false)
-	for _, want := range []string{"n2    machine   process  77     kill 77", "n2    volume    tree     /d/v0  make its resource again"} {
+	for _, want := range []string{"n2    machine   process  77     kill 77", "n2    volume    tree     /d/v0  create its resource again"} {
 		if !strings.Contains(named, want) {
 			t.Errorf("table of orphans lacks %q:\n%s", want, named)
 		}
@@ -120,7 +120,7 @@ func TestAllAddressesOfResourceAreShown(t *testing.T) {
 	}}
 	text := shown(listed(r), nil, where)
 	if want := "it is running, at 5f9:8d1c:b3a0:25ff:ff0f:1234:abcd:ef01 10.0.0.2\n" +
-		"  on another of its networks at fd00:1::7\n  published at 192.0.2.10:8080, for its port 80\n  published at [2001:db8::10]:53/udp, for its port 5353\n"; !strings.Contains(text, want) {
+		"  also at fd00:1::7, on another of its networks\n  published at 192.0.2.10:8080, for its port 80\n  published at [2001:db8::10]:53/udp, for its port 5353\n"; !strings.Contains(text, want) {
 		t.Errorf("it shows\n%swant\n%s", text, want)
 	}
 	view := resourceTable([]api.ListedResource{listed(r)}, nil, where)

@@ -45,7 +45,7 @@ type amendment struct {
 // roster already contained the change, the command has signed no new version.
 func showSigned(env *cli.Env, roster client.Amended, m amendment) {
 	if !roster.Signed {
-		env.Note("unchanged: version %d of the roster has this already: %s", roster.Version, m.change)
+		env.Note("unchanged: version %d of the roster already contains this: %s", roster.Version, m.change)
 		return
 	}
 	env.Note("signed version %d of the roster: %s", roster.Version, m.change)
@@ -115,8 +115,8 @@ func showProved(env *cli.Env, roster *identity.Roster, m amendment, proof string
 // unproved returns the text for a command that ends before all datacenters have signed. missing describes these
 // datacenters.
 func (m amendment) unproved(roster *identity.Roster, missing []string) string {
-	text := fmt.Sprintf("version %d of the roster is signed (%s), and not proved to be in force in: %s", roster.Version,
-		m.change, strings.Join(missing, "; "))
+	text := fmt.Sprintf("version %d of the roster is signed (%s), but these datacenters have not confirmed it: %s",
+		roster.Version, m.change, strings.Join(missing, "; "))
 	if m.before != "" {
 		text += "\nuntil a datacenter has this version, it " + m.before
 	}

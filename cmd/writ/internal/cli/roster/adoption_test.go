@@ -17,7 +17,7 @@ import (
 func TestUnprovedChangeNamesItsRisk(t *testing.T) {
 	m := amendment{change: "bob is removed", effect: "signatures of bob are rejected from now on", before: "still accepts signatures of bob"}
 	text := m.unproved(&identity.Roster{Version: 7}, []string{"east: version 6"})
-	for _, want := range []string{"version 7 of the roster is signed (bob is removed)", "not proved to be in force in: east: version 6",
+	for _, want := range []string{"version 7 of the roster is signed (bob is removed)", "these datacenters have not confirmed it: east: version 6",
 		"until a datacenter has this version, it still accepts signatures of bob", "writ roster show"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q lacks %q", text, want)
@@ -42,7 +42,7 @@ func TestUnchangedRosterIsNotSigned(t *testing.T) {
 	var log bytes.Buffer
 	env := &cli.Env{Terminal: &terminal.Terminal{Notices: terminal.Notices{Err: &log}}}
 	showSigned(env, client.Amended{Roster: &identity.Roster{Version: 7}}, amendment{change: "project shop"})
-	if text := log.String(); text != "unchanged: version 7 of the roster has this already: project shop\n" {
+	if text := log.String(); text != "unchanged: version 7 of the roster already contains this: project shop\n" {
 		t.Errorf("%q", text)
 	}
 }

@@ -129,7 +129,7 @@ func addCoordinator(
 	switch {
 	case data == "":
 		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "--data is missing").
-			WithHint("name a new directory, which you copy to the host of the coordinator, or its own if it is here")
+			WithHint("name a new directory to copy to the coordinator's host, or the directory of a local coordinator")
 	case len(addresses) == 0:
 		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "--url is missing").
 			WithHint("--url is the address at which other machines reach the coordinator, such as https://10.0.0.6:7440")
@@ -178,7 +178,7 @@ func addCoordinator(
 	if err != nil {
 		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage,
 			"the coordinator is in the roster, but the rosters cannot be written to %s: %v", data, err).
-			WithHint("do it again with a directory that you can write to")
+			WithHint("repeat the command with a directory that you can write to")
 	}
 	return c, roster, nil
 }

@@ -216,7 +216,8 @@ func supervisorKey(
 			return nil, err
 		}
 		if r != nil && r.Name != d.Name {
-			return nil, writ.Errorf(writ.CodeConflict, "the supervisor calls its datacenter %q, not %q", r.Name, d.Name).
+			return nil, writ.Errorf(writ.CodeConflict, "the supervisor registered for the datacenter %q, not %q", r.Name,
+				d.Name).
 				WithHint("start it with --dc %s and a new token", d.Name)
 		}
 		if r != nil {

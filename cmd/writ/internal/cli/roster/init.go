@@ -76,7 +76,7 @@ It writes the signed roster, and client.yaml for the commands that connect to th
 	f.StringVar(&name, "name", userName(), "your name in the roster")
 	f.Lookup("name").DefValue = "your login name"
 	f.StringVar(&server, "coordinator", config.DefaultServer, "future address of the coordinator")
-	f.BoolVar(&newKey, "new-key", false, "make a key in the data directory instead of using yours")
+	f.BoolVar(&newKey, "new-key", false, "create a key in the data directory instead of using your key")
 	return c
 }
 
@@ -107,7 +107,7 @@ func found(ctx context.Context, env *cli.Env, data, name string, coordinator *ur
 	}
 	if _, err := config.FindRosters(data); writ.CodeOf(err) != writ.CodeNotFound {
 		if err == nil {
-			err = writ.Errorf(writ.CodeConflict, "%s holds a cluster already", data).WithHint("use another --data for a new cluster")
+			err = writ.Errorf(writ.CodeConflict, "%s already contains a cluster", data).WithHint("use another --data for a new cluster")
 		}
 		return founding{}, err
 	}

@@ -144,7 +144,7 @@ func showRoster(ctx context.Context, env *cli.Env, c *client.Client, r *identity
 	}
 	adopted, err := c.Roster.Adopted(ctx, r)
 	if err != nil {
-		env.Warn("cannot find out which datacenters have it: %v", err)
+		env.Warn("cannot list the datacenters in which the roster is in force: %v", err)
 	}
 	var lie error
 	var lines []string

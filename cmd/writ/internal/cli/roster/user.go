@@ -258,7 +258,7 @@ A name is never used again, so an old signature is never attributed to another p
 	}
 	f := c.Flags()
 	f.StringVar(&fingerprint, "only", "", "fingerprint of the only key to remove, instead of all")
-	f.BoolVar(&revoke, "revoke", false, "also cancel their open runs, because the key may be stolen")
+	f.BoolVar(&revoke, "revoke", false, "also cancel open runs of this person or machine, because the key may be stolen")
 	f.BoolVar(&yes, "yes", false, "sign --revoke without asking")
 	f.StringSliceVar(&roles, "role", nil, "only this role, in --project (repeatable)")
 	f.StringSliceVar(&projects, "project", nil,

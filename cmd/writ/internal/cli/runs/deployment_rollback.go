@@ -342,7 +342,7 @@ func (r *rollback) imagesPresent(ctx context.Context, v *planview.View) error {
 			return err
 		default:
 			silent[ref.Registry] = code == writ.CodeUnreachable
-			r.Warn("it is not known whether %s still has %s: %v", ref.Registry, ref, err)
+			r.Warn("cannot check whether %s still has %s: %v", ref.Registry, ref, err)
 		}
 	}
 	return nil

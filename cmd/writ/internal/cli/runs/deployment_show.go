@@ -40,7 +40,7 @@ The command verifies the signature of the revision. States and addresses are as 
 			case 1:
 				return showDeployment(cmd.Context(), env, all[0], where)
 			default:
-				return writ.Errorf(writ.CodeConflict, "there are %d deployments of the name %s", len(all), args[0]).
+				return writ.Errorf(writ.CodeConflict, "%d deployments have the name %s", len(all), args[0]).
 					WithHint("add --project or --dc")
 			}
 		},

@@ -40,7 +40,7 @@ func cancelLeft(ctx context.Context, env *cli.Env, c *client.Client, id writ.Run
 		return err
 	}
 	cancel := client.AboutRun(run, "cancel")
-	cancel.Reason = "the command that submitted it ended before it"
+	cancel.Reason = "the command that submitted the run ended before the run"
 	return cli.Decide(ctx, env, c, cancel)
 }
 

@@ -98,7 +98,7 @@ func onRunToDecide(
 			run.ProjectName, run.Signer, run.State)
 		if !env.Interactive() {
 			return writ.Errorf(writ.CodeUsage,
-				"%s stands for run %s according to the coordinator only, and a signature names one run", args[0], run.ID).
+				"only the coordinator says that %s is run %s, and the signature would name this run", args[0], run.ID).
 				WithHint("if you mean it (%s of project %s, signed by %s): writ run %s %s", run.Script, run.ProjectName, run.Signer,
 					decision, run.ID)
 		}

@@ -202,8 +202,8 @@ func showMany(env *cli.Env, runs []api.Run, answer writ.Answer) error {
 	env.Done("%s", answer.Done)
 	env.Note("verified: signed by the supervisor")
 	if first != nil {
-		return writ.Errorf(first.Code, "%d of %d runs are as they were", len(left), len(runs)).
-			WithHint("look at them again: writ run show %s", strings.Join(left[:1], ""))
+		return writ.Errorf(first.Code, "the command failed for %d of %d runs", len(left), len(runs)).
+			WithHint("look at each of them, for example: writ run show %s", strings.Join(left[:1], ""))
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func namedSigner(
 	}
 	p := r.Principal(name)
 	if p == nil {
-		return client.Signatory{}, writ.Errorf(writ.CodeNotFound, "the roster has no %s", name).
+		return client.Signatory{}, writ.Errorf(writ.CodeNotFound, "the roster has no principal %s", name).
 			WithHint("%s", client.MeantPrincipal(r, name))
 	}
 	if len(p.Keys) == 0 && client.MayHaveCertificate(r, name) {
@@ -123,7 +123,7 @@ func payload(
 		}
 	}
 	if len(order.Targets) > 0 {
-		env.Note("it may destroy %s", strings.Join(terminal.SortedNames(order.Targets), ", "))
+		env.Note("the script may destroy %s", strings.Join(terminal.SortedNames(order.Targets), ", "))
 	}
 	if name := order.Deployment.Name; name != "" && !strings.Contains(o.Deployment, "@") {
 		env.Note("deployment %s: revision %d", name, order.Deployment.Base+1)
@@ -179,10 +179,11 @@ func namePruned(
 		env.Note("the script names all resources of the deployment: --prune deletes none")
 		return nil
 	}
-	env.Note("it deletes at its end, unless the script names it: %s",
+	env.Note("at its end the run deletes these resources, unless the script names them: %s",
 		strings.Join(terminal.SortedNames(order.Prune), ", "))
 	if more > 0 {
-		env.Warn("%s that the script does not name stay, because one header cannot list all: submit it again",
+		env.Warn("the run keeps %s that the script does not name, because the signed header has no room for more: "+
+			"submit the script again",
 			cli.Count(more, "resource"))
 	}
 	return nil
@@ -197,7 +198,7 @@ func endWithCertificate(env *cli.Env, c *identity.Certificate, o *signing.OrderF
 	if left := time.Until(c.Until).Truncate(time.Second); left < o.Expires {
 		o.Expires = max(left, time.Second)
 		if slices.Contains(o.Given(), "--expires") {
-			env.Note("it can be submitted for %s: then the %s ends", o.Expires, c)
+			env.Note("it can be submitted for %s; then the %s expires", o.Expires, c)
 		}
 	}
 }

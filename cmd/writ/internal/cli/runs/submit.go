@@ -291,7 +291,7 @@ func verified(end client.End) string {
 	if end.Unsure == nil {
 		return "verified"
 	}
-	return fmt.Sprintf("verified as of %s; not known whether it was resumed since: %s",
+	return fmt.Sprintf("verified as of %s; the run may have been resumed since then: %s",
 		cli.Clock(time.UnixMilli(end.Ended)), writ.AsError(end.Unsure).Message)
 }
 

@@ -44,7 +44,7 @@ func (p *Progress) Watcher() client.Watcher {
 		Event: p.event,
 		Lost: func(err error) {
 			p.Waits.OtherLine()
-			p.term.Note("… lost sight of the run, looking again: %v", err)
+			p.term.Note("… the connection was lost, reconnecting: %v", err)
 		},
 	}
 }

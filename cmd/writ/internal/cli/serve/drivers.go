@@ -20,7 +20,7 @@ func DriverFlags(c *cobra.Command, drivers *runnerd.Drivers, speed *float64, hos
 	c.Flags().BoolVar(&host.OverlayNoDiscovery, "overlay-no-discovery", false,
 		"with --drivers host: mycelium peers with --overlay-peer only, not with daemons that it finds on the wire")
 	c.Flags().StringSliceVar(&host.OverlayDiscoverOn, "overlay-discover-on", nil,
-		"with --drivers host: interface on which mycelium searches for peers (repeatable). Without it, on all. It needs mycelium 0.7.2")
+		"with --drivers host: interface on which mycelium searches for peers (repeatable). By default, on all interfaces. It needs mycelium 0.7.2")
 	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil,
 		"with --drivers host: a peer of mycelium, such as tcp://192.0.2.7:9651 (TCP only)")
 	c.Flags().StringVar(&host.Containerd, "containerd", "",
@@ -30,7 +30,7 @@ func DriverFlags(c *cobra.Command, drivers *runnerd.Drivers, speed *float64, hos
 		"maximum GiB of a project's volumes and databases on the node. It needs btrfs. 0: unlimited")
 	cli.InRange(c.Flags(), "project-disk", &host.ProjectGiB, 0, cli.Most)
 	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0,
-		"maximum GiB of fetched images on the node, and as much again for images from registries. 0: a quarter of its disk")
+		"maximum GiB of fetched images on the node, and the same for images from registries. 0: a quarter of the disk")
 	cli.InRange(c.Flags(), "image-disk", &host.ImageGiB, 0, cli.Most)
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", ProcessUsers)
 	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", ContainerIDs)
@@ -103,8 +103,8 @@ const (
 func EnginesFlag(c *cobra.Command, host *runnerd.HostConfig) {
 	c.Flags().StringSliceVar(&host.Engines, "engines", nil,
 		"with --drivers host: the engines of new databases, best first, such as valkey-server,redis-server. "+
-			"By default: all installed engines that protect their secret. herodb and hero_redis reveal it to all users of "+
-			"the host, and are offered only if named")
+			"By default: all installed engines that protect their secret. herodb and hero_redis reveal their secret to "+
+			"all users of the host, so they must be named here")
 	cli.FromEnvironment(c.Flags(), "engines")
 	cli.Complete(c, "engines", runnerd.Engines()...)
 }
@@ -115,7 +115,7 @@ const MostSpeed = 1_000_000
 // ProcessUsers is the help text of the flag for the users of machine and database processes.
 const ProcessUsers = "with --drivers host: range of unused user and group ids, such as 200000-265535. " +
 	"The process of each machine and database gets one. " +
-	"none: they run as the user of the runner. The default is a rarely used range if the runner is root"
+	"none: these processes run as the user of the runner. The default is a rarely used range if the runner is root"
 
 // ContainerIDs is the help text of the flag for the user namespaces of containers.
 const ContainerIDs = "with --drivers host: range of unused user and group ids, such as 2011000000-2056875199. " +

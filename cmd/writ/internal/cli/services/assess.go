@@ -139,7 +139,7 @@ func (a *assessor) findRuns(ctx context.Context) error {
 	}
 	a.status.Run = &newest[0]
 	a.newest, err = d.ReadRun(ctx, a.client, a.roster, newest[0])
-	a.lacks("the script of the newest revision is not known", err)
+	a.lacks("the script of the newest revision cannot be read", err)
 	if r := a.newest; r != nil {
 		a.status.Revision = &statusRevision{
 			Number: r.Number, Signer: r.Payload.Signer, Certificate: r.Certificate, Revoked: r.Revoked != nil,
@@ -160,7 +160,7 @@ func (a *assessor) verify(ctx context.Context, run *api.Run) {
 		run.Failure = end.Failure
 		err = end.Unsure
 	}
-	a.lacks("whether the run was resumed since is not known", err)
+	a.lacks("cannot check whether the run was resumed", err)
 }
 
 // assessDatacenter adds the problems of the datacenter: it is disconnected or faulty, or the work of the deployment is
@@ -180,7 +180,7 @@ func (a *assessor) assessDatacenter(ctx context.Context) {
 	case slices.ContainsFunc(a.status.Resources, func(r api.ListedResource) bool {
 		return r.Unheard != nil && r.Unheard.State == api.UnheardStateAway
 	}):
-		a.add(problem{About: about, What: "is connected, and does not answer", Next: list, outdated: true})
+		a.add(problem{About: about, What: "is connected but does not answer", Next: list, outdated: true})
 		return
 	case d.Fault != "":
 		a.add(problem{About: about, What: "cannot continue: " + d.Fault, Next: list})
@@ -190,7 +190,7 @@ func (a *assessor) assessDatacenter(ctx context.Context) {
 		return
 	}
 	holds, err := a.client.Holds.List(ctx, a.roster, known, []writ.ProjectID{a.deployment.Project})
-	a.lacks("whether its work is on hold is not known", err)
+	a.lacks("cannot check whether its work is on hold", err)
 	scope := identity.Scope{Project: a.deployment.Project, Deployment: a.deployment.Name}
 	for _, h := range client.HoldsOf(holds).Over(scope) {
 		a.add(problem{

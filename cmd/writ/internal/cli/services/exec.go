@@ -242,7 +242,7 @@ func printProgram(env *cli.Env, shown executed) error {
 	}
 	for _, output := range []struct{ name, text string }{{"error output", shown.Stderr}, {"output", shown.Stdout}} {
 		if len(output.text) >= maxExecOutput {
-			env.Warn("the beginning of its %s is missing: the last 24 KiB are kept", output.name)
+			env.Warn("the beginning of its %s is missing: only the last 24 KiB are kept", output.name)
 		}
 	}
 	if _, err := fmt.Fprint(env.Err, terminal.CleanLines(shown.Stderr)); err != nil {
@@ -258,10 +258,10 @@ func containerOf(
 	kind, name, isResource := strings.Cut(what, "/")
 	switch {
 	case isResource && kind == string(writ.KindMachine):
-		return found, "", writ.Errorf(writ.CodeUsage, "a machine runs no program for writ").
+		return found, "", writ.Errorf(writ.CodeUsage, "writ cannot run programs in machines").
 			WithHint("use ssh: `writ resource show %s` shows its address; `writ logs %[1]s` prints its console", what)
 	case isResource && kind != string(writ.KindContainer), !writ.ValidName(name) && isResource:
-		return found, "", writ.Errorf(writ.CodeUsage, "%q names no container", what).
+		return found, "", writ.Errorf(writ.CodeUsage, "%q is not a container", what).
 			WithHint("write kind and name, for example container/web")
 	case !isResource && !writ.ValidName(what):
 		return found, "", writ.Errorf(writ.CodeUsage, "%q is not a valid name of a deployment", what).

@@ -18,7 +18,7 @@ func TestOutputsOfProgramArePrinted(t *testing.T) {
 	if out.String() != shown.Stdout {
 		t.Errorf("the output has %d of %d bytes", out.Len(), len(shown.Stdout))
 	}
-	want := "warning: the beginning of its output is missing: the last 24 KiB are kept\na \uFFFD[2Jwarning\n"
+	want := "warning: the beginning of its output is missing: only the last 24 KiB are kept\na \uFFFD[2Jwarning\n"
 	if got := said.String(); got != want {
 		t.Errorf("output = %q, want %q", got, want)
 	}

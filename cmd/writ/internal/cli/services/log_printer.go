@@ -10,7 +10,7 @@ import (
 )
 
 // lostText is the warning before a part of a log that may not continue the previous part.
-const lostText = "text may be missing here: it was deleted before it was read, or a container wrote it that was replaced"
+const lostText = "text may be missing here: it was deleted before it was read, or it is from a container that was replaced"
 
 // logPrinter prints the log of one resource.
 type logPrinter struct {

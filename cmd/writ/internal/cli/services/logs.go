@@ -116,7 +116,7 @@ func readLogs(ctx context.Context, env *cli.Env, what string, f readFlags) error
 		return terminal.BadFormat(env.Format, "-o table", "-o json")
 	}
 	if writ.RunID(what).Valid() {
-		return writ.Errorf(writ.CodeUsage, "%s is the id of a run, and names no deployment and no resource", what).
+		return writ.Errorf(writ.CodeUsage, "%s is the id of a run, not a deployment or resource", what).
 			WithHint("`writ run logs %s` prints the lines that its script wrote with run.log", what)
 	}
 	if !strings.Contains(what, "/") {
@@ -161,7 +161,7 @@ func logOf(what string) (kind writ.ResourceKind, name string, err error) {
 	kind = writ.ResourceKind(word)
 	switch {
 	case !writ.ValidName(name):
-		return "", "", writ.Errorf(writ.CodeUsage, "%q names no container and no machine", what).
+		return "", "", writ.Errorf(writ.CodeUsage, "%q is not a container or machine", what).
 			WithHint("write kind and name, for example container/web")
 	case logOperations[kind] == "" && slices.Contains(cli.ResourceKinds, word):
 		return "", "", writ.Errorf(writ.CodeUsage, "a %s writes no log", kind).

@@ -24,7 +24,7 @@ func statusCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:   "status DEPLOYMENT",
-		Short: "Show on one screen how a deployment is: resources, last run, problems and the next command",
+		Short: "Show the status of a deployment on one screen: resources, last run, problems and the next command",
 		Long: `Shows a deployment: the newest revision with its signer, and the result of its run. Then the resources
 follow with their states, health and addresses, and each problem with the next command.
 

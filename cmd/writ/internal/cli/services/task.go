@@ -79,7 +79,7 @@ func (t *task) watch(ctx context.Context, run writ.RunID, event func(api.Event))
 			t.explain(e)
 			event(e)
 		},
-		Lost: func(err error) { t.note("… lost sight of run %s, looking again: %v", run, err) },
+		Lost: func(err error) { t.note("… the connection for run %s was lost, reconnecting: %v", run, err) },
 	})
 }
 

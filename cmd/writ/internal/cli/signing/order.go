@@ -133,7 +133,7 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 	f.StringVar(&o.ParamsFile, "params", "", "file (YAML or JSON) with parameters")
 	f.StringVar(&o.Datacenter, "dc", "", "name or id of the datacenter, or \"any\"")
 	f.StringArrayVar(&o.labels, "select", nil,
-		"with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
+		"with --dc any: label=value, or region=NAME, that the datacenter must have (repeatable)")
 	f.StringVar(&o.Deployment, "deployment", "",
 		"deployment of the script: NAME, or NAME@BASE with the revision on which the plan is based")
 	f.StringArrayVar(&o.Uses, "uses", nil,
@@ -144,7 +144,7 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 	cli.InRange(f, "max-calls", &o.MaxCalls, 1, scripts.MaxCalls)
 	o.AddDeletions(c)
 	f.StringArrayVar(&o.Secrets, "secret", nil,
-		"secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
+		"secret whose name the script computes, or the version of a secret to use: NAME or NAME@VERSION (repeatable)")
 	f.StringArrayVar(&o.Images, "image", nil,
 		"image at a registry whose reference the script computes, such as docker.io/library/nginx:1.27 (repeatable)")
 	if err := c.RegisterFlagCompletionFunc("param", o.completeParams); err != nil {
@@ -225,7 +225,7 @@ func resolveBase(ctx context.Context, c *client.Client, order *client.Order, o *
 	}
 	revision, err := c.Orders.Revision(ctx, *order)
 	if slices.Contains(NoPreview, writ.CodeOf(err)) {
-		return writ.Errorf(writ.CodeOf(err), "the newest revision of the deployment %s is not known: %s", o.Deployment,
+		return writ.Errorf(writ.CodeOf(err), "cannot read the newest revision of the deployment %s: %s", o.Deployment,
 			writ.AsError(err).Message).
 			WithHint("name the revision that this script changes: --deployment %s@REVISION, or %s@0 for a new deployment",
 				o.Deployment, o.Deployment)

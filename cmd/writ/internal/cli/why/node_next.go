@@ -54,10 +54,12 @@ func NodeStep(n writ.Node, datacenter string) Step {
 		}
 	case hasFullDisk(n):
 		return Step{
-			Command: "writ resource list --node " + n.Name, does: "lists the resources to delete, or to make on another node",
+			Command: "writ resource list --node " + n.Name, does: "lists resources to delete, or to create on another node",
 		}
 	case n.Scheduling != writ.SchedulingOpen:
-		return Step{Command: remedy.Node(remedy.UncordonNode, n.Name, datacenter).Line, does: "gives it work again"}
+		return Step{
+			Command: remedy.Node(remedy.UncordonNode, n.Name, datacenter).Line, does: "lets the node get new work again",
+		}
 	}
 	return Step{}
 }

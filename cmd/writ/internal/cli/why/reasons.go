@@ -154,7 +154,7 @@ func (s *Situation) whyCall(c writ.Call) Reason {
 	switch {
 	// The last error may be outdated, because no job is sent to the node now.
 	case c.State == writ.CallPlanned && away != "":
-		why := fmt.Sprintf("%s, where it goes, %s", node, away)
+		why := fmt.Sprintf("its node %s %s", node, away)
 		if c.Error != nil {
 			why += fmt.Sprintf("; its last attempt ended with %s: %s", c.Error.Code, c.Error.Message)
 		}
@@ -162,7 +162,7 @@ func (s *Situation) whyCall(c writ.Call) Reason {
 	case c.Reason != "" && c.State != writ.CallRunning:
 		return s.because(c.Why, SentenceOf(c.Why, c.Reason), remedy.Command{})
 	case c.State == writ.CallRunning && away != "":
-		return Reason{Why: fmt.Sprintf("%s, which works on it, %s%s", node, away, progress("; ")), Next: s.nextAway(c)}
+		return Reason{Why: fmt.Sprintf("its node %s, which runs it, %s%s", node, away, progress("; ")), Next: s.nextAway(c)}
 	case c.State.Sent() && s.stuck(c) != nil:
 		w := s.stuck(c)
 		return Reason{
@@ -191,7 +191,7 @@ func (s *Situation) whyCall(c writ.Call) Reason {
 		return Reason{Why: "it gets its node in the next step of the run"}
 	case known:
 		return Reason{
-			Why: fmt.Sprintf("it waits for a slot of %s: %d calls are there already, %s for capacity",
+			Why: fmt.Sprintf("it waits for a slot of %s, which already has %d calls; %s for capacity",
 				node, depth.Queued+depth.Running, waits(depth.Planned)),
 			Next: listNodes,
 		}

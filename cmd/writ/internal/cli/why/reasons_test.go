@@ -111,13 +111,13 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		{"RetryAtANodeThatTakesNothing", func(s *Situation) {
 			s.Calls = []writ.Call{volume(1, writ.CallPlanned, because(retry(30)), func(c *writ.Call) { c.Error = failed(writ.CodeInjected) })}
 			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Health: writ.Health{Fault: "the node's journal cannot be written: the disk is full"}}
-		}, "waits for 1", "", "n1, where it goes, takes no work: the node's journal cannot be written: the disk is full; its last attempt ended with INJECTED: told to fail writ node show n1 --dc ams1"},
+		}, "waits for 1", "", "its node n1 takes no work: the node's journal cannot be written: the disk is full; its last attempt ended with INJECTED: told to fail writ node show n1 --dc ams1"},
 		{"Dependency", func(s *Situation) {
 			s.Calls = []writ.Call{volume(1, writ.CallRunning), volume(2, writ.CallPlanned, func(c *writ.Call) { c.After = []int{1} })}
 		}, "waits for 2 of its 2 calls", "", "it needs call 1 (volume.create v), which is running"},
 		{"BehindOthers", func(s *Situation) {
 			s.Calls, s.queues["n"] = []writ.Call{volume(1, writ.CallPlanned)}, writ.QueueDepth{Planned: 7, Queued: 4, Running: 4}
-		}, "waits for 1", "", "it waits for a slot of n1: 8 calls are there already, 7 wait for capacity writ node list"},
+		}, "waits for 1", "", "it waits for a slot of n1, which already has 8 calls; 7 wait for capacity writ node list"},
 		{"Sent", func(s *Situation) {
 			s.Calls, s.queues["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.QueueDepth{Queued: 3, Running: 4}
 		}, "waits for 1", "", "which works on 4 calls; 3 wait for a slot there, including this one"},

@@ -50,7 +50,7 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 		}, "… 1 volume.create v: it was sent to n1, which is lost since " + cli.Clock(now) + "\n  first: start its machine and its runner: the node then continues with its calls and resources\n" +
 			"  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free\n" +
-			"… 2 volume.create v: n1, where it goes, is lost since " + cli.Clock(now) + "\n  first: start its machine and its runner: the node then continues with its calls and resources\n" +
+			"… 2 volume.create v: its node n1 is lost since " + cli.Clock(now) + "\n  first: start its machine and its runner: the node then continues with its calls and resources\n" +
 			"  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"},
 		"WithCommandFirst": {func(s *Situation) {

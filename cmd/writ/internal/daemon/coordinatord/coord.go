@@ -152,7 +152,7 @@ func (c *Coordinator) certify(ctx context.Context, to *coord.Config) error {
 		return nil
 	case to.TLS == nil:
 		return writ.Errorf(writ.CodeUsage,
-			"this coordinator speaks no TLS, because the roster names no https:// address of it: --tls-cert has no use").
+			"this coordinator does not use TLS, because the roster has no https:// address for it: --tls-cert has no effect").
 			WithHint("found the cluster with `writ init --coordinator https://HOST:PORT` and give this coordinator its coordinator.key, or leave out --tls-cert and --tls-key")
 	}
 	public := &publiccert.Certificate{
@@ -249,8 +249,8 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	if public.misleads() {
-		c.Log.WarnContext(ctx, "other machines would contact themselves at --public-url", "url", c.PublicURL,
-			"listen", c.Listener.Addr(),
+		c.Log.WarnContext(ctx, "--public-url is a loopback address, so other machines would connect to themselves",
+			"url", c.PublicURL, "listen", c.Listener.Addr(),
 			"fix", "name this host in --public-url as other machines do")
 	}
 	if err := config.CheckListen(c.Listener.Addr()); err != nil {

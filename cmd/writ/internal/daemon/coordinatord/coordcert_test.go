@@ -179,11 +179,11 @@ func TestFlagsOfTheCertificateForBrowsersThatCannotWorkAreRefused(t *testing.T) 
 		"no certificate":     {secure, "", a.KeyFile, "one of them is missing"},
 		"a missing file":     {secure, a.CertFile + ".not", a.KeyFile, "cannot read"},
 		"a directory":        {secure, a.CertFile, a.Dir, "cannot read"},
-		"another key":        {secure, a.CertFile, other.KeyFile, "are no pair"},
-		"exchanged":          {secure, a.KeyFile, a.CertFile, "are no pair"},
-		"without TLS":        {plain, a.CertFile, a.KeyFile, "speaks no TLS"},
+		"another key":        {secure, a.CertFile, other.KeyFile, "do not belong together"},
+		"exchanged":          {secure, a.KeyFile, a.CertFile, "do not belong together"},
+		"without TLS":        {plain, a.CertFile, a.KeyFile, "does not use TLS"},
 		"no key, no TLS":     {plain, a.CertFile, "", "one of them is missing"},
-		"TLS with no roster": {func() Config { c := secure(); c.Rosters = nil; return c }, a.CertFile, a.KeyFile, "speaks no TLS"},
+		"TLS with no roster": {func() Config { c := secure(); c.Rosters = nil; return c }, a.CertFile, a.KeyFile, "does not use TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tt.coordinator()

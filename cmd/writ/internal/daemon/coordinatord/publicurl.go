@@ -37,7 +37,7 @@ func (p publicAddress) check(own func(netip.Addr) bool) error {
 	}
 	switch {
 	case u.Scheme == "http" && p.secure:
-		return writ.Errorf(writ.CodeUsage, "--public-url %s is where the coordinator listens, and it speaks TLS there",
+		return writ.Errorf(writ.CodeUsage, "the coordinator listens at --public-url %s with TLS",
 			p.url).
 			WithHint("use https:// in --public-url, or leave it out")
 	case u.Scheme == "https" && !p.secure:

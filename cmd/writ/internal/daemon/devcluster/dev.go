@@ -394,7 +394,7 @@ func (d *Cluster) startNodes(
 			if !joined || writ.CodeOf(err) != writ.CodeNodeRejected {
 				return err
 			}
-			d.Note("node %s in %s is not there any more: %v", n.name, n.datacenter.Name, err)
+			d.Note("node %s in %s has ended: %v", n.name, n.datacenter.Name, err)
 			<-ctx.Done() // the other nodes keep running
 			return nil
 		})

@@ -103,7 +103,7 @@ func (p *Certificate) load(ctx context.Context) *writ.Error {
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "the certificate in %s and the key in %s are no pair: %s", p.CertFile,
+		return writ.Errorf(writ.CodeUsage, "the certificate in %s and the key in %s do not belong together: %s", p.CertFile,
 			p.KeyFile, strings.TrimPrefix(err.Error(), "tls: ")).
 			WithHint("--tls-cert has a certificate with its chain, and --tls-key has its key, both in PEM, as fullchain.pem and privkey.pem of certbot")
 	}
@@ -114,7 +114,7 @@ func (p *Certificate) load(ctx context.Context) *writ.Error {
 
 func (p *Certificate) unreadable(err error) *writ.Error {
 	return writ.Errorf(writ.CodeUsage, "cannot read %s: %v", p.What, err).
-		WithHint("let the user of this process read the files of --tls-cert and --tls-key")
+		WithHint("make the files of --tls-cert and --tls-key readable for the user of this process")
 }
 
 // warn logs problems of a usable certificate.

@@ -299,7 +299,7 @@ func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, e
 		}
 		claim, err := users.Claim(usersFile)
 		if taken, ok := errors.AsType[*confine.Taken](err); ok {
-			return nil, errors.Join(writ.Errorf(writ.CodeUsage, "the user numbers %s for %s are not free: %w",
+			return nil, errors.Join(writ.Errorf(writ.CodeUsage, "the user numbers %s for %s are in use: %w",
 				users.Numbers(), users.owners, taken).
 				WithHint("choose another range for this node: --%s %s", users.flag, taken.Others()), claims.Close())
 		}

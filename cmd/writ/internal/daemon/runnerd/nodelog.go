@@ -29,7 +29,7 @@ func keepLog(
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		if err := ring.Run(running, logring.File(kept.Dir, nodelog.Runner)); err != nil {
-			log.WarnContext(running, "the log of the node is not kept", "err", err)
+			log.WarnContext(running, "cannot store the log of the node", "err", err)
 		}
 	})
 	end = func(why error) {

@@ -122,7 +122,7 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		defer transfers.Listener.Close()
 	}
 	monitored, err := daemon.MetricsListener(r.Metrics, nil, "a node has no certificate that a monitor could verify",
-		"read it there with an agent of your monitoring on this host")
+		"read the metrics with a monitoring agent on this host")
 	if err != nil {
 		return err
 	}

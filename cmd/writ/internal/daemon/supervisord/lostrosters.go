@@ -32,7 +32,7 @@ func (s *Supervisor) missingRosters(ctx context.Context, store daemon.Store) *wr
 	missing := daemon.Incomplete(s.Data, rosterFolder, "the supervisor has worked with this directory before")
 	if err != nil || cluster == "" {
 		return missing.WithHint("start it with --cluster ID as well: it gets the rosters from its coordinators. " +
-			"`writ context list -o wide` shows the id where you work with the cluster")
+			"`writ context list -o wide` shows the id on a machine that uses the cluster")
 	}
 	return missing.WithHint("start it with --cluster %s as well: it gets the rosters from its coordinators. The id is from the journal: "+
 		"compare it first with `writ context list -o wide`, where you work with the cluster", cluster)

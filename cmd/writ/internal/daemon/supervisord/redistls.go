@@ -208,7 +208,7 @@ func examineRedis(ctx context.Context, redis *redisqueue.Queue, log *slog.Logger
 		version, found, err := redis.Examine(ctx)
 		if err == nil {
 			for _, f := range found {
-				log.WarnContext(ctx, "Redis should be set up otherwise: "+f.What, "version", version, "fix", f.Fix)
+				log.WarnContext(ctx, "the settings of Redis are unsuitable: "+f.What, "version", version, "fix", f.Fix)
 			}
 			return nil
 		}
