@@ -10,6 +10,8 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/clip"
+	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/interpreter"
 )
@@ -143,6 +145,23 @@ func answers(p writ.Preview, calls int) bool {
 	return len(p.Calls) == calls
 }
 
+// checkKept rejects a preview whose kept resources no script can name. The coordinator could otherwise choose the text of
+// the scripts that delete them.
+func checkKept(p writ.Preview) error {
+	for _, r := range p.Kept {
+		if _, known := catalog.Lookup(string(r.Kind) + ".delete"); !known || !writ.ValidName(r.Name) {
+			return writ.Errorf(writ.CodeUnverified, "the coordinator lists %q as a resource of the deployment, which is invalid",
+				clip.Text(string(r.Kind)+"/"+r.Name, 100)).
+				WithHint("use another coordinator with --server, and inform the operator of this one; no script was signed")
+		}
+	}
+	if p.KeptMore < 0 {
+		return writ.Errorf(writ.CodeUnverified, "the coordinator lists %d further resources of the deployment", p.KeptMore).
+			WithHint("use another coordinator with --server, and inform the operator of this one; no script was signed")
+	}
+	return nil
+}
+
 // preview asks the order's datacenter for the effects of a plan. If newest is set, the current revision of the order's
 // deployment is used instead of its base revision.
 func (c Orders) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
@@ -163,6 +182,9 @@ func (c Orders) preview(ctx context.Context, o Order, plan *scripts.Plan, newest
 	preview, err := api.Answer[writ.Preview](c.client.API.PreviewPlan(ctx, string(o.Datacenter), body))
 	if err == nil && !answers(preview, len(plan.Calls)) {
 		err = writ.Errorf(writ.CodeExecError, "the datacenter answered for calls outside the plan")
+	}
+	if err == nil {
+		err = checkKept(preview)
 	}
 	return preview, err
 }

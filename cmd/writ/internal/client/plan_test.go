@@ -42,6 +42,40 @@ func TestPreviewsOfOtherCallsAreNotBelieved(t *testing.T) {
 	}
 }
 
+// A script that deletes is generated from the kept resources, so a hostile coordinator chooses their kinds and names.
+func TestInvalidKeptResourcesAreRejected(t *testing.T) {
+	var answer writ.Preview
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer) // a reader that fails reports the error
+	}))
+	defer server.Close()
+	c, err := New(config.Context{Servers: []string{server.URL}}, t.TempDir(), Keys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		kept writ.KeptResource
+		more int
+		want writ.Code
+	}{
+		"honest":         {writ.KeptResource{Kind: writ.KindVolume, Name: "web-0"}, 3, ""},
+		"unknown kind":   {writ.KeptResource{Kind: "node", Name: "web-0"}, 0, writ.CodeUnverified},
+		"injected kind":  {writ.KeptResource{Kind: "run := import(\"run\")\nvolume", Name: "web-0"}, 0, writ.CodeUnverified},
+		"no kind":        {writ.KeptResource{Name: "web-0"}, 0, writ.CodeUnverified},
+		"injected name":  {writ.KeptResource{Kind: writ.KindVolume, Name: "web-0\")\nvolume.delete(\"db"}, 0, writ.CodeUnverified},
+		"pattern":        {writ.KeptResource{Kind: writ.KindVolume, Name: "web-*"}, 0, writ.CodeUnverified},
+		"no name":        {writ.KeptResource{Kind: writ.KindVolume}, 0, writ.CodeUnverified},
+		"negative count": {writ.KeptResource{Kind: writ.KindVolume, Name: "web-0"}, -1, writ.CodeUnverified},
+	} {
+		answer = writ.Preview{Revision: 1, Calls: []writ.PreviewedCall{}, Kept: []writ.KeptResource{tt.kept}, KeptMore: tt.more}
+		_, err := c.Orders.Preview(t.Context(), Order{Datacenter: "d"})
+		if e := writ.AsError(err); writ.CodeOf(err) != tt.want || e != nil && e.Hint == "" {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
 // An order plans its script again only if an input has changed.
 func TestOrderReusesItsPlan(t *testing.T) {
 	order := Order{Script: NewScript("a.tengo", []byte("node := import(\"node\")\nnode.ping()\n")), MaxCalls: 10}
