@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
@@ -213,12 +214,14 @@ func Selected(runs []api.Run, params api.ListRunsParams) error {
 }
 
 // ProveSelected rejects runs that params do not select, by their signed texts. A statement about runs names their
-// scripts and their project, so a coordinator that shows another deployment or signer could add a run to it.
+// scripts and their project, so a coordinator that shows another deployment, signer or time could add a run to it. If params
+// select by time, ProveSelected also sets the time of each run to the time in its signed text.
 func (c Runs) ProveSelected(ctx context.Context, runs []api.Run, params api.ListRunsParams) error {
-	if err := Selected(runs, params); err != nil || params.Deployment == nil && params.Signer == nil {
+	if err := Selected(runs, params); err != nil ||
+		params.Deployment == nil && params.Signer == nil && params.Since == nil {
 		return err
 	}
-	for _, r := range runs {
+	for i, r := range runs {
 		signed, err := c.Signed(ctx, r)
 		if err != nil {
 			return err
@@ -237,6 +240,16 @@ func (c Runs) ProveSelected(ctx context.Context, runs []api.Run, params api.List
 				r.Deployment, r.Signer, p.Deployment.Name, p.Signer).
 				WithHint("use another coordinator with --server, and inform the operator; nothing was signed")
 		}
+		if params.Since == nil {
+			continue
+		}
+		if p.Expires.Add(2 * identity.Skew).Before(*params.Since) { // no supervisor accepts it after that
+			return writ.Errorf(writ.CodeUnverified,
+				"the coordinator shows run %s as a run of %s, and its signed text expired before, at %s", r.ID,
+				r.Created.UTC().Format(time.RFC3339), p.Expires.UTC().Format(time.RFC3339)).
+				WithHint("use another coordinator with --server, and inform the operator; no statement was signed")
+		}
+		runs[i].Created = p.Created
 	}
 	return nil
 }

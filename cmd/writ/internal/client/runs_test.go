@@ -163,3 +163,51 @@ func TestListOmitsUnrequestedRuns(t *testing.T) {
 		}
 	}
 }
+
+// A coordinator that shows an old run as a new one could add it to the runs that --since selects.
+func TestOldRunIsNotSelectedByTime(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	signed := make(map[string][]byte) // by digest
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(api.SignedText{Signed: signed[strings.Split(r.URL.Path, "/")[3]]})
+	}))
+	defer server.Close()
+	c, err := New(config.Context{Servers: []string{server.URL}}, t.TempDir(), Keys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		age  time.Duration // of the signature; the text expires an hour later
+		want writ.Code
+	}{
+		"new":                    {time.Minute, ""},
+		"signed before --since":  {50 * time.Minute, ""}, // it may have been submitted later
+		"expired before --since": {2 * time.Hour, writ.CodeUnverified},
+	} {
+		text, err := (&identity.Payload{
+			Format: identity.FormatV2, Cluster: writ.ClusterID(strings.Repeat("a", 64)), Datacenter: "0192f6c2-0000-7000-8000-00000000000a",
+			Project: "0192f6c2-0000-7000-8000-0000000000c1", ProjectName: "web-shop", Roster: 1, RosterDigest: writ.Digest{1}, Signer: "alice", MaxCalls: 1,
+			Created: now.Add(-tt.age), Expires: now.Add(time.Hour - tt.age), Deadline: time.Hour, Engine: "tengo/2.17.0 api/1", Allow: []string{"volume.create"}, Nonce: identity.NewNonce(),
+			Script: identity.File{Name: "a.tengo", Text: []byte("x := 1\n")},
+		}).Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		armored, err := sshsig.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))).Sign(sshsig.ScriptNamespace, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest := writ.DigestOf(text)
+		signed[digest.String()] = sshsig.Join(text, armored)
+		runs := []api.Run{{ID: writ.RunIDOf(digest), Payload: digest, Signer: "alice", Created: now}}
+		since := now.Add(-30 * time.Minute)
+		err = c.Runs.ProveSelected(t.Context(), runs, api.ListRunsParams{Since: &since})
+		if writ.CodeOf(err) != tt.want {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+		if err == nil && !runs[0].Created.Equal(now.Add(-tt.age)) {
+			t.Errorf("%s: the time is %s, want the time of the signature", name, runs[0].Created)
+		}
+	}
+}
