@@ -105,12 +105,22 @@ func (a *acts) conclude(ctx context.Context, w *work, started time.Time, got att
 		}
 	}
 	recorded := a.finish(w, result)
-	if resuming, ok := w.driver.(sal.Resuming); ok && recorded == result && w.operation.Repeat == catalog.Resume {
-		if err := resuming.DeleteResult(w.ctx, a.request(ctx, w)); err != nil {
-			a.log.WarnContext(w.ctx, "delete the result of a program", "run", w.job.Run, "seq", w.job.Seq, "err", err)
-		}
+	if recorded == result {
+		a.deleteResult(w.ctx, w)
 	}
 	return recorded
+}
+
+// deleteResult deletes the result that a driver has stored for a job, because the answer of the job is recorded. The
+// runner may have ended between the two, so a later delivery of the job deletes it as well.
+func (a *acts) deleteResult(ctx context.Context, w *work) {
+	resuming, ok := w.driver.(sal.Resuming)
+	if !ok || w.operation.Repeat != catalog.Resume {
+		return
+	}
+	if err := resuming.DeleteResult(ctx, a.request(ctx, w)); err != nil {
+		a.log.WarnContext(ctx, "delete the result of a program", "run", w.job.Run, "seq", w.job.Seq, "err", err)
+	}
 }
 
 // do calls the driver. It recovers a panic of the driver and masks secrets in its answer.

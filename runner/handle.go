@@ -123,6 +123,9 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 		entry, err := j.journal.Find(accepting, w.job.JobKey)
 		if err == nil && entry != nil && entry.Result != nil {
 			j.counts.repeated.Inc()
+			if o, known := catalog.Lookup(w.job.Operation); known && o.Repeat == catalog.Resume && j.decode(w) == nil {
+				j.acts.deleteResult(accepting, w)
+			}
 			return entry.Result
 		}
 	}
@@ -134,6 +137,7 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 		return j.acts.act(w)
 	case past.Entry != nil && past.Entry.Result != nil:
 		j.counts.repeated.Inc()
+		j.acts.deleteResult(accepting, w)
 		return past.Entry.Result
 	case past.Later:
 		return j.acts.refuse(accepting, w, writ.Errorf(writ.CodeAttemptGivenUp,
