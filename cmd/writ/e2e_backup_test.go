@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,6 +86,7 @@ func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
 // A directory that was copied after a kill without journal.db-wal lacks the newest records, and the supervisor starts
 // with it.
 func TestIncompleteCopyOfJournalIsNamed(t *testing.T) {
+	testenv.Nightly(t, "TestDoctorNamesIncompleteJournal of package doctor and TestListMarksOutdatedStates of package coord")
 	t.Parallel()
 	s := testcluster.New(t)
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
@@ -104,6 +107,10 @@ func TestIncompleteCopyOfJournalIsNamed(t *testing.T) {
 	}
 	s.Until("the mark has the events of the run", func(context.Context) bool { return seen().Seq > 5 })
 	s.Kill("dc1")
+	whole := filepath.Join(s.Dir, "whole")
+	if out, err := exec.Command("cp", "-a", filepath.Join(s.Dir, "dc1"), whole).CombinedOutput(); err != nil {
+		t.Fatalf("copy the directory: %v: %s", err, out)
+	}
 	for _, suffix := range []string{"-wal", "-shm"} {
 		if err := os.Remove(filepath.Join(s.Dir, "dc1", "journal.db"+suffix)); err != nil {
 			t.Fatal(err)
@@ -122,4 +129,19 @@ func TestIncompleteCopyOfJournalIsNamed(t *testing.T) {
 		!strings.Contains(out, "fix: if the directory is a copy without journal.db-wal, stop the supervisor") {
 		t.Errorf("the doctor shows\n%s", out)
 	}
+
+	// The coordinator lists the nodes and resources again if the supervisor gets the whole directory.
+	s.Writ("submit", "volume.tengo", "--detach")
+	s.Until("the coordinator has stored events of the incomplete journal", func(context.Context) bool {
+		return !strings.Contains(s.Writ("resource", "list"), "data")
+	})
+	s.Kill("dc1")
+	dir := filepath.Join(s.Dir, "dc1")
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(whole, dir)); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart("dc1")
+	s.Until("the volume and its node are listed", func(context.Context) bool {
+		return strings.Contains(s.Writ("resource", "list"), "data") && strings.Contains(s.Writ("node", "list"), "ready")
+	})
 }

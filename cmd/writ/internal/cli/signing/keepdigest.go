@@ -15,8 +15,8 @@ import (
 // resolveImages resolves the tags of an order at their registries. If a registry does not answer, and the newest
 // revision of the deployment has the digests of its tags, the hint of the error has the flags that sign them again.
 //
-// The digests are never used without these flags. The author may expect that the tag has moved, and an attacker who can
-// block the registry would choose the earlier content.
+// The digests are never used without these flags: the author may expect a moved tag, and an attacker could block the
+// registry to choose the earlier content.
 func resolveImages(
 	ctx context.Context, c *client.Client, roster *identity.Roster, order *client.Order, more []string,
 ) error {
