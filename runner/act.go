@@ -106,14 +106,14 @@ func (a *acts) conclude(ctx context.Context, w *work, started time.Time, got att
 	}
 	recorded := a.finish(w, result)
 	if recorded == result {
-		a.deleteResult(w.ctx, w)
+		deleteResult(w.ctx, a, w)
 	}
 	return recorded
 }
 
 // deleteResult deletes the result that a driver has stored for a job, because the answer of the job is recorded. The
 // runner may have ended between the two, so a later delivery of the job deletes it as well.
-func (a *acts) deleteResult(ctx context.Context, w *work) {
+func deleteResult(ctx context.Context, a *acts, w *work) {
 	resuming, ok := w.driver.(sal.Resuming)
 	if !ok || w.operation.Repeat != catalog.Resume {
 		return

@@ -124,7 +124,7 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 		if err == nil && entry != nil && entry.Result != nil {
 			j.counts.repeated.Inc()
 			if o, known := catalog.Lookup(w.job.Operation); known && o.Repeat == catalog.Resume && j.decode(w) == nil {
-				j.acts.deleteResult(accepting, w)
+				deleteResult(accepting, j.acts, w)
 			}
 			return entry.Result
 		}
@@ -137,7 +137,7 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 		return j.acts.act(w)
 	case past.Entry != nil && past.Entry.Result != nil:
 		j.counts.repeated.Inc()
-		j.acts.deleteResult(accepting, w)
+		deleteResult(accepting, j.acts, w)
 		return past.Entry.Result
 	case past.Later:
 		return j.acts.refuse(accepting, w, writ.Errorf(writ.CodeAttemptGivenUp,

@@ -27,7 +27,7 @@ func WarnOfTimeouts(env *cli.Env, r check.Report, deadline time.Duration) {
 	}
 	others := ""
 	if len(all) > 1 {
-		others = fmt.Sprintf(", like %d more calls", len(all)-1)
+		others = ", like " + cli.Count(len(all)-1, "more call")
 	}
 	env.WarnOnce("%s%s, and the run ends after %s: use --deadline %s or more, or a shorter timeout", all[0], others,
 		deadline, longest)

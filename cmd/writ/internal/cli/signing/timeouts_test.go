@@ -24,7 +24,7 @@ volume.create("d", {size_gib: 1})
 	report := check.Check(bundle)
 	const first = "volume.create at web.tengo:3:35 has the timeout 1h30m"
 	for deadline, want := range map[time.Duration]string{
-		time.Hour:        "warning: " + first + ", as 1 more, and the run ends after 1h0m0s: use --deadline 2h0m0s or more, or a shorter timeout\n",
+		time.Hour:        "warning: " + first + ", like 1 more call, and the run ends after 1h0m0s: use --deadline 2h0m0s or more, or a shorter timeout\n",
 		90 * time.Minute: "warning: volume.create at web.tengo:4:35 has the timeout 2h, and the run ends after 1h30m0s: use --deadline 2h0m0s or more, or a shorter timeout\n",
 		2 * time.Hour:    "",
 	} {
