@@ -68,7 +68,7 @@ func destroy(ctx context.Context, env *cli.Env, name string, f destroyFlags) err
 		return err
 	}
 	what := fmt.Sprintf("the deployment %s of project %s in %s", name, d.order.Project.Name, d.datacenter.Name)
-	agreed := false
+	agreed := make(map[string]bool)
 	for before := -1; ; {
 		preview, err := d.client.Orders.Preview(ctx, d.order)
 		if err != nil {
@@ -97,16 +97,26 @@ func destroy(ctx context.Context, env *cli.Env, name string, f destroyFlags) err
 		if err := refusedCall(batches); err != nil {
 			return err
 		}
-		if !agreed {
+		if isNew(preview.Kept, agreed) {
 			if err := agreeToDelete(env, "destroy "+what, "deployment", name, f.yes); err != nil {
 				return err
 			}
-			agreed = true
 		}
 		if err := d.submit(ctx, batches); err != nil {
 			return err
 		}
 	}
+}
+
+// isNew reports whether resources include one that is not in agreed, and adds all of them. A large deployment is listed in
+// several rounds, and a hostile coordinator could list a resource of no deployment after the user has agreed.
+func isNew(resources []writ.KeptResource, agreed map[string]bool) (found bool) {
+	for _, r := range resources {
+		name := string(r.Kind) + "/" + r.Name
+		found = found || !agreed[name]
+		agreed[name] = true
+	}
+	return found
 }
 
 // unknownDeployment returns the error for a deployment that never had a run.
