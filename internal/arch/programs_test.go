@@ -20,7 +20,7 @@ var everywhere = []string{
 }
 
 // A test that starts another program without testenv.Need fails on a machine without the program instead of being
-// skipped.
+// skipped. So does a subtest that asks for a program in the name of its parent.
 func TestTestsAskForTheirPrograms(t *testing.T) {
 	const root = "../.."
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -33,6 +33,10 @@ func TestTestsAskForTheirPrograms(t *testing.T) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil || !ofTests(path, file) {
 			return err
+		}
+		for _, function := range outerTests(file) {
+			t.Errorf("%s: a function in a table calls testenv.%s with the t of its parent, so a subtest cannot be skipped",
+				strings.TrimPrefix(path, root+"/"), function)
 		}
 		for _, program := range programsIn(file) {
 			if !slices.Contains(everywhere, filepath.Base(program)) {
@@ -84,4 +88,41 @@ func programsIn(file *ast.File) (all []string) {
 		return true
 	})
 	return all
+}
+
+// outerTests returns the functions of testenv that functions in tables call with a t that is not their own parameter.
+func outerTests(file *ast.File) (all []string) {
+	inspect(file, func(table *ast.CompositeLit) bool {
+		inspect(table, func(function *ast.FuncLit) bool {
+			for _, parameter := range function.Type.Params.List {
+				if slices.ContainsFunc(parameter.Names, func(name *ast.Ident) bool { return name.Name == "t" }) {
+					return false
+				}
+			}
+			inspect(function.Body, func(call *ast.CallExpr) bool {
+				called, is := call.Fun.(*ast.SelectorExpr)
+				if !is || len(call.Args) == 0 {
+					return true
+				}
+				from, _ := called.X.(*ast.Ident)
+				if first, is := call.Args[0].(*ast.Ident); is && first.Name == "t" && from != nil && from.Name == "testenv" {
+					all = append(all, called.Sel.Name)
+				}
+				return true
+			})
+			return false
+		})
+		return false
+	})
+	return all
+}
+
+// inspect calls visit for each node of a type, and visits the nodes within it if visit returns true.
+func inspect[N ast.Node](in ast.Node, visit func(N) bool) {
+	ast.Inspect(in, func(n ast.Node) bool {
+		if one, is := n.(N); is {
+			return visit(one)
+		}
+		return true
+	})
 }

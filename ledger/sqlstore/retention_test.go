@@ -15,14 +15,14 @@ import (
 // A project with more deployments than one step examines keeps the revisions that ended last.
 func TestKeptRevisionsAreLimited(t *testing.T) {
 	for name, tt := range map[string]struct {
-		path func() string
+		path func(t *testing.T) string
 		many int // deployments
 	}{
-		"SQLite":     {func() string { return ":memory:" }, 2*pruneStep + 10},
-		"PostgreSQL": {func() string { return testenv.Postgres(t).Store() }, 20},
+		"SQLite":     {func(*testing.T) string { return ":memory:" }, 2*pruneStep + 10},
+		"PostgreSQL": {func(t *testing.T) string { return testenv.Postgres(t).Store() }, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Open(t.Context(), tt.path())
+			s, err := Open(t.Context(), tt.path(t))
 			if err != nil {
 				t.Fatal(err)
 			}
