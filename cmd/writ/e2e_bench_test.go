@@ -166,7 +166,7 @@ func growth(t *testing.T, more ...string) (r bench.GrowthReport) {
 // TestBenchGrowthMeasuresTwoNodes measures a small site: every process is measured, idle and with each workload.
 func TestBenchGrowthMeasuresTwoNodes(t *testing.T) {
 	t.Parallel()
-	r := growth(t, "--idle", "500ms")
+	r := growth(t, "--idle", "6s") // nodes without jobs send each command every 5 s
 	if len(r.Sizes) != 1 || r.Sizes[0].Datacenters != 1 || r.Sizes[0].Backlog != nil || r.Histories != nil {
 		t.Fatalf("%+v", r)
 	}
@@ -177,7 +177,7 @@ func TestBenchGrowthMeasuresTwoNodes(t *testing.T) {
 func TestBenchGrowthMeasuresEveryPart(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestBenchGrowthMeasuresTwoNodes")
-	r := growth(t, "--idle", "500ms", "--datacenters", "1,2", "--backlog", "50", "--history", "2000", "--requests", "3")
+	r := growth(t, "--idle", "6s", "--datacenters", "1,2", "--backlog", "50", "--history", "2000", "--requests", "3")
 	if len(r.Sizes) != 2 {
 		t.Fatalf("%+v", r)
 	}

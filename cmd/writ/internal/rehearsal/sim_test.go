@@ -206,7 +206,7 @@ func TestARunEndsWithItsDatacenter(t *testing.T) {
 	play(t, s, scripttest.Rehearsal{Script: "two.tengo"})
 	s.cluster.begin(t.Context(), func(context.Context) error { return errors.New("no more") })
 	_, err := s.Run(t.Context(), scripttest.Rehearsal{Script: "slow.tengo"})
-	if err == nil || !strings.Contains(err.Error(), "broke down: no more: slow.tengo is ") {
+	if err == nil || !strings.Contains(err.Error(), "the datacenter of the test failed: no more: slow.tengo is ") {
 		t.Errorf("%v", err)
 	}
 	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "no more") {
