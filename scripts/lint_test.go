@@ -176,6 +176,15 @@ func TestLintedTrapsAreReal(t *testing.T) {
 	}
 }
 
+// A name with `${x}` is an error, and its hint shows the sum as well.
+func TestNameWithInterpolationIsShownAsSum(t *testing.T) {
+	r := check.Check(bundleOf("volume := import(\"volume\")\nx := \"a\"\nvolume.create(\"web-${x}\", {size_gib: 1})"))
+	const want = `a text contains no variables: write "web-" + x`
+	if len(r.Diagnostics) == 0 || r.Diagnostics[0].Help != want {
+		t.Errorf("%s\nwant %s", r, want)
+	}
+}
+
 func TestInterpolationIsShownAsSum(t *testing.T) {
 	for text, want := range map[string]string{
 		`"web-${x}"`:                            `write "web-" + x`,

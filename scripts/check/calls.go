@@ -103,8 +103,10 @@ func misspelt(missing catalog.Problem, problems []catalog.Problem) bool {
 func (c *callChecker) resourceName(op *catalog.Operation, e parser.Expr) {
 	if s, ok := e.(*parser.StringLit); ok {
 		if !writ.ValidName(s.Value) {
-			c.At(diagnostic.CodeResourceName, e, "%q cannot name a %s", s.Value,
-				op.Kind).Help = "1 to 63 lower-case letters, digits and hyphens"
+			found := c.At(diagnostic.CodeResourceName, e, "%q cannot name a %s", s.Value, op.Kind)
+			if found.Help = "1 to 63 lower-case letters, digits and hyphens"; syntax.SumOf(s) != "" {
+				found.Help = "a text contains no variables: write " + syntax.SumOf(s)
+			}
 		}
 		return
 	}

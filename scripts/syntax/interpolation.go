@@ -43,6 +43,18 @@ func (r *resolver) interpolations(e *parser.StringLit) {
 	}
 }
 
+// SumOf returns a text with `${name}` as a sum of texts and variables, or "" for another text.
+func SumOf(e *parser.StringLit) string {
+	expressions := make(map[string]string)
+	for _, at := range interpolated.FindAllStringSubmatch(e.Literal, -1) {
+		expressions[at[1]] = at[1]
+	}
+	if len(expressions) == 0 {
+		return ""
+	}
+	return Interpolation{text: e}.Sum(expressions)
+}
+
 // Sum returns the text as a sum of texts and expressions: `"web-" + x`. expressions maps names to expressions; other
 // names stay in the text. Of a long text it returns only the part around the first expression.
 func (i Interpolation) Sum(expressions map[string]string) string {
