@@ -62,7 +62,8 @@ func (b budget) checkBytes(begun string, bytes int64) error {
 		return err
 	}
 	return writ.Errorf(writ.CodeQuotaExceeded,
-		"the image needs at least %s, which exceeds the %s for images on this node", amount(bytes), amount(most)).
+		"the image needs at least %s, and other images use %s of the %s for images on this node", amount(bytes),
+		amount(others), amount(most)).
 		WithHint("delete unused images (`writ resource list --kind image`), or give the node's runner a larger --image-disk")
 }
 

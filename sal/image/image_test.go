@@ -186,7 +186,7 @@ func TestImagesAreLimited(t *testing.T) {
 	}
 	for _, url := range []string{s.URL + "/big", "file://" + local} {
 		err := do(o, "big", url, big)
-		if writ.CodeOf(err) != writ.CodeQuotaExceeded || !strings.Contains(err.Error(), "21 MiB") || !strings.Contains(writ.AsError(err).Hint, "--image-disk") {
+		if writ.CodeOf(err) != writ.CodeQuotaExceeded || !strings.Contains(err.Error(), "needs at least 20 MiB, and other images use 2 MiB of the 21 MiB") || !strings.Contains(writ.AsError(err).Hint, "--image-disk") {
 			t.Errorf("%s: %v", url, err)
 		}
 		if orphans, err := d.Orphans(t.Context()); err != nil || len(orphans) > 0 {
