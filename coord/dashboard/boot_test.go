@@ -67,8 +67,8 @@ func TestStartsPageShowsReportsOfBootServers(t *testing.T) {
 		t.Errorf("machine with the name of an unknown node has a link:\n%s", other)
 	}
 	servers := regexp.MustCompile(`(?s)<ul id="servers".*?</ul>`).FindString(body)
-	wants(t, servers, "site-1", "s-ready", "writ.nmae", "site-2", "s-silent", "its rows show that time", "the datacenter fra1 is not connected", "image 0a0a0a0a0a0a…")
-	wants(t, body, "1000 more machines are left out")
+	wants(t, servers, "site-1", "s-ready", "writ.nmae", "site-2", "s-silent", "its machines are shown as of that time", "the datacenter fra1 is not connected", "image 0a0a0a0a0a0a…")
+	wants(t, body, "1000 more machines are not shown", "writ boot list --dc NAME")
 	if only := w.page("/boot?datacenter=" + string(gent)); strings.Contains(only, "52:54") || strings.Contains(only, "site-1") {
 		t.Error("the page of another datacenter shows the machines")
 	}

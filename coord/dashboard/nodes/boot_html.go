@@ -19,15 +19,15 @@ func (b bootPage) HTML(p *page.Page) Node {
 		Ul(p.Part("servers"), Class("boot-servers"), Aria("label", "Boot servers")),
 		Table(Class("list boots"), Heads("State", "Machine", "Node", "Datacenter", "Step", "Settings", "#Since"),
 			TBody(p.Part("boots"))),
-		P(Class("empty"), Text("No machine has contacted a boot server that reports to this datacenter. "),
+		P(Class("empty"), Text("No machine has contacted a boot server that reports here. "),
 			Code(Text("writ boot serve --report")), Text(" starts one.")),
 		Div(p.Part("total")))
 }
 
 func (l bootsLeft) HTML() Node {
 	return P(page.Key(l), Class("sub"), If(l.N > 0, Group{
-		Text(Plural(l.N, "more machine is", "more machines are") + " left out: "), Code(Text("writ boot list --dc")),
-		Text(" has more."),
+		Text(Plural(l.N, "more machine is", "more machines are") + " not shown. "), Code(Text("writ boot list --dc NAME")),
+		Text(" has a longer list."),
 	}))
 }
 
@@ -46,12 +46,12 @@ func (s bootServer) HTML() Node {
 		Sub(Plural(s.Machines, "machine", "machines")+", token "+s.Token+image),
 		When(s.Away, func() Node {
 			return Group{
-				Text(" "), Span(Class("why"), Text("Its last report was "), Age(s.Heard), Text("; its rows show that time.")),
+				Text(" "), Span(Class("why"), Text("Its last report was "), Age(s.Heard), Text("; its machines are shown as of that time.")),
 			}
 		}),
 		With(s.Trouble,
 			func(trouble string) Node {
-				return Group{Text(" "), Why(trouble + "; its previous report is in force")}
+				return Group{Text(" "), Why(trouble + "; the boot server keeps the previous settings")}
 			}))
 }
 

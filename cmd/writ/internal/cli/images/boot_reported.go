@@ -45,7 +45,7 @@ func listReportedBoots(env *cli.Env, cmd *cobra.Command, datacenter string) erro
 	}
 	for _, s := range dc.Servers {
 		if silent := now.Sub(s.Heard); silent > bootServerAway {
-			env.Warn("the boot server %s has not reported since %s: its rows show that time",
+			env.Warn("the boot server %s has not reported since %s: its machines are shown as of that time",
 				bootServerName(s), cli.Clock(s.Heard))
 		}
 		if s.Trouble != "" {
