@@ -37,7 +37,7 @@ for i := 0; i < run.params.calls; i++ {
 )
 
 // own runs orders, the workloads of package peer, on one or several clusters of writ. Several clusters share a
-// coordinator and get the runs of an order in turns.
+// coordinator, and the runs of an order are distributed among them in turn.
 type own struct {
 	clusters []*cluster
 	served   *served   // coordinator; nil if this process is the coordinator

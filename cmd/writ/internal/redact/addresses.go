@@ -26,8 +26,8 @@ func hideLikelyParts(s string) string {
 	return eachAddress(s, func(scheme, address string) string { return hideSegments(scheme, hideTokenUser(address)) })
 }
 
-// eachAddress replaces each address in s by the result of the function `hide`. It receives the lower-case scheme with
-// "://" and the rest of the address.
+// eachAddress replaces the part after "://" of each address in s by the result of the function `hide`. The arguments of
+// `hide` are the lower-case scheme with "://" and the part to replace.
 func eachAddress(s string, hide func(scheme, address string) string) string {
 	var b strings.Builder
 	for {
@@ -37,7 +37,7 @@ func eachAddress(s string, hide func(scheme, address string) string) string {
 			return b.String()
 		}
 		scheme, rest := strings.ToLower(strings.TrimLeft(s[at[0]:at[1]], `\`)), s[at[1]:]
-		if s[at[0]] == '\\' { // an escaped line end
+		if s[at[0]] == '\\' { // an escaped line end or tab before the scheme: \n, \r or \t
 			scheme = scheme[1:]
 		}
 		end := addressEnd(rest)
@@ -50,9 +50,10 @@ func eachAddress(s string, hide func(scheme, address string) string) string {
 // sentence.
 func addressEnd(s string) int { return len(strings.TrimRight(s[:runEnd(s)], ".,:;!?")) }
 
-// runEnd returns the end of the address at the start of s. An address ends at a space, a quote, an escaped line end or
-// the next address of a list. A single quote inside a word belongs to the address, because passwords may contain one.
-// The placeholder also belongs to it, although it contains spaces.
+// runEnd returns the end of the address at the start of s. An address ends at white space, a control character, a quote,
+// an angle bracket, an escaped line end, tab or quote, or the next address of a list. A single quote inside a word
+// belongs to the address, because passwords may contain one. The placeholder also belongs to the address, although it
+// contains spaces.
 func runEnd(s string) int {
 	for i := 0; i < len(s); i++ {
 		rest := s[i:]
@@ -116,7 +117,8 @@ func isPort(text string) bool {
 var strongHost = regexp.MustCompile(`^(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}|[0-9]+(?:\.[0-9]+){3}|\[[0-9a-fA-F:.]+\]|[A-Za-z][A-Za-z0-9.-]*:[0-9]{2,5})(?:[:/?#]|$)`)
 
 // isUser decides an ambiguous address such as alice:12/34@db.example: either user alice with password 12/34, or server
-// alice with the path /34@db.example. It reports a user if name contains no dot and a host follows the "@".
+// alice with the path /34@db.example. It reports a user if a host follows the "@" and name is not itself a host:
+// neither localhost nor an IPv6 address nor a name with a dot.
 func isUser(name, host string) bool {
 	return !strings.ContainsAny(name, ".[") && name != "localhost" && strongHost.MatchString(host)
 }

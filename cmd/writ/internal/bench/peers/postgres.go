@@ -30,7 +30,8 @@ func postgresPrograms() (dir string, err error) {
 	return filepath.Dir(slices.MaxFunc(there, compareReleases)), nil
 }
 
-// compareReleases compares programs in directories of Debian by the releases of PostgreSQL, such as 9.6 or 17.
+// compareReleases compares paths such as /usr/lib/postgresql/17/bin/postgres by their release of PostgreSQL: 9.6 is
+// before 17.
 func compareReleases(a, b string) int { return cmp.Compare(releaseOf(a), releaseOf(b)) }
 
 func releaseOf(program string) float64 {

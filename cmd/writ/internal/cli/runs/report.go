@@ -58,8 +58,8 @@ func writeTests(path string, suite junit.Suite) error {
 	return nil
 }
 
-// reportText appends a Markdown report to a file, which may contain reports of other steps of the job. status is the
-// text for the state.
+// reportText appends a Markdown report to a file to which other steps of the CI job may also write. `status` is the text
+// for the state.
 func reportText(name, status string, run api.Run, end client.End, calls []writ.Call, w watchOptions) error {
 	if w.summary == "" {
 		return nil
@@ -113,7 +113,7 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 	return s
 }
 
-// placeOf describes where in the script a run failed. It returns "" without a position.
+// placeOf describes where in the script a run failed. It returns "" if the failure has no position.
 func placeOf(f *writ.Failure) string {
 	if f.Position == "" {
 		return ""

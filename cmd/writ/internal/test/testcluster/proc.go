@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// saidMost limits the output of a process kept in memory, in bytes.
+// saidMost is the number of bytes at the end of a process's output that Write keeps when it trims the output. It trims
+// output of more than twice this length.
 const saidMost = 256 << 10
 
 // Proc is a process of writ.
@@ -72,8 +73,8 @@ func (p *Proc) kill() {
 	}
 }
 
-// Limits of the output logged for each process of a failed test. A person can read this much for nine processes. A
-// cluster made by NewIn keeps its complete logs.
+// Limits of the output logged for each process of a failed test, so that a person can read the output of a cluster with
+// nine processes. A cluster made by NewIn keeps its complete logs.
 const (
 	outputLines = 20
 	outputBytes = 3 << 10

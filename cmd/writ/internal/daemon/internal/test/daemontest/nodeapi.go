@@ -22,7 +22,7 @@ func (s *NodeAPI) Rosters(_ context.Context, after int) ([][]byte, error) {
 	return s.Signed[after:], nil
 }
 
-// Gone returns false: no node was removed.
+// Gone returns false: no node was declared lost.
 func (s *NodeAPI) Gone(writ.NodeID) bool { return false }
 
 // RosterPage returns all rosters as one page.
