@@ -14,8 +14,8 @@ import (
 )
 
 // Start starts a process in a cell. The process can never gain rights that the starting process does not have
-// (no_new_privs); if in.User is set, it has no capabilities. The error is a *Barred if the user may not execute the
-// program.
+// (no_new_privs); if in.User or in.Sandbox is set, it has no capabilities. The error is a *Barred if the user may not
+// execute the program.
 //
 // The process inherits these properties from the thread that starts it. A thread cannot revert some of them, so the
 // starting thread ends afterwards.
@@ -95,7 +95,7 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 		}
 	}
 	err := cmd.Start()
-	if errors.Is(err, unix.EACCES) { // the directory of the program may be inaccessible as well
+	if errors.Is(err, unix.EACCES) { // the mode of the program or of a directory above it may forbid execution
 		if barred := in.obstacle(cmd.Path); barred != nil {
 			return barred
 		}
@@ -115,8 +115,8 @@ func join(namespace *os.File) error {
 	return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
 }
 
-// dropCapabilities removes the capabilities that children of this thread would inherit, in addition to the capabilities
-// that a change of the user removes. The children cannot regain them.
+// dropCapabilities clears the bounding, ambient and inheritable capabilities of this thread, which its children would
+// inherit. The children cannot regain them.
 func dropCapabilities() error {
 	text, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
 	if err != nil {
@@ -128,7 +128,8 @@ func dropCapabilities() error {
 	}
 	for c := range last + 1 {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
-		// Without this privilege, as in some containers, a process cannot gain capabilities either.
+		// EPERM: without CAP_SETPCAP, as in some containers, the bounding set cannot change. no_new_privs then still
+		// prevents new capabilities.
 		if err != nil && !errors.Is(err, unix.EPERM) {
 			return err
 		}

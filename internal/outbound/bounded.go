@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Errors of answers that exceed a limit of Bounded.
+// Errors for answers that Bounded rejects.
 var (
 	ErrLong    = errors.New("the answer of the server is too long")
 	ErrEncoded = errors.New("the server encodes its answer, which was not requested")
@@ -30,7 +30,7 @@ const (
 type Bounded struct {
 	By    http.RoundTripper
 	Most  int64         // bytes of a body
-	Pause time.Duration // limits the wait for each leastBytes of a body
+	Pause time.Duration // limits the total wait of reads for each 64 KiB (leastBytes) of a body
 }
 
 // mostKey is the key of the limit of a context.
@@ -41,8 +41,8 @@ func WithMost(ctx context.Context, most int64) context.Context {
 	return context.WithValue(ctx, mostKey{}, most)
 }
 
-// RoundTrip implements http.RoundTripper. Reads from the body return ErrLong after the limit, and ErrSlow after Pause.
-// By must limit the wait for the header.
+// RoundTrip implements http.RoundTripper. Reads from the body return ErrLong after the limit, and ErrSlow if the server
+// sends less than leastBytes within b.Pause. The transport b.By must limit the wait for the header.
 func (b Bounded) RoundTrip(q *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(q.Context())
 	inner := q.Clone(ctx)

@@ -19,7 +19,7 @@ type qemu struct {
 	stderr  *bytes.Buffer // must not be read before QEMU has ended
 	ended   chan struct{}
 	closing chan struct{} // closed when the stub ends QEMU
-	heard   bool          // the guest has announced how it ends; only the reader of QMP uses it
+	heard   bool          // the guest has announced its end; used only by the goroutine that reads QMP
 	drivers *driverWatch
 	watched chan struct{} // closed when drivers has ended
 }
