@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// Any covers all resources of the project. It needs the right to destroy in all projects.
+	// Any covers all resources of the run's project. Its signer needs the destructive flag in a binding to all projects.
 	Any = "*"
 	// Max limits the targets of a payload.
 	Max = 200
@@ -18,7 +18,7 @@ const (
 	MinPrefix = 3
 )
 
-// Pattern matches a kind and a name, "volume/web-0", or a kind and a prefix of names, "volume/web-*".
+// Pattern matches Any, a kind and a name ("volume/web-0"), or a kind and a prefix of names ("volume/web-*").
 var Pattern = regexp.MustCompile(`^(?:\*|[a-z]{1,32}/(?:[a-z0-9][a-z0-9-]{0,62}|[a-z0-9][a-z0-9-]{2,61}\*))$`)
 
 // Valid reports whether text is a target: "volume/web-0", "volume/web-*" or Any.
