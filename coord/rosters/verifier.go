@@ -7,7 +7,8 @@ import (
 	"writ/identity"
 )
 
-// Verifier returns a verifier for the early check of signed texts. It uses the newest roster.
+// Verifier returns a verifier with the newest roster. The coordinator checks signed texts with it before it stores or
+// forwards them; the supervisor verifies them again.
 func (s *Store) Verifier(ctx context.Context) (*identity.Verifier, error) {
 	roster, err := s.Newest(ctx)
 	if err != nil {

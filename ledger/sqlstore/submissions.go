@@ -19,13 +19,14 @@ type submissionTable struct{ tables }
 const submissionColumns = `payload, run, datacenter, project, signer, script, state, failure, received, expires`
 
 // scanSubmission reads a submission from submissionColumns. The error of an unreadable row is an unreadableRow. If only
-// the reason of the rejection is unreadable, the submission's Error describes the unreadable row instead.
+// the reason of the rejection is unreadable, scanSubmission also returns the submission, whose Error then describes the
+// unreadable row.
 func (d *damage) scanSubmission(row scanner) (s writ.Submission, err error) {
 	s, _, err = d.scanWaiting(row)
 	return s, err
 }
 
-// scanWaiting is scanSubmission that also returns the digest as stored, which orders the rows with the same time.
+// scanWaiting is like scanSubmission, but also returns the text of the digest, which orders rows with the same time.
 func (d *damage) scanWaiting(row scanner) (s writ.Submission, payload string, err error) {
 	var failure string
 	var received, expires int64
@@ -83,7 +84,7 @@ func (s *submissionTable) AddSubmission(
 }
 
 // addWaitingRun stores the run of a new submission. If the datacenter has already reported the run, which happens after
-// a ledger was lost and restored, the submission is delivered at once.
+// a ledger was lost and restored, the submission is stored as delivered.
 func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored *writ.Submission) error {
 	run := ledger.Run{
 		Run: writ.Run{ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName,
@@ -173,8 +174,8 @@ func (s *submissionTable) Waiting(
 		})
 }
 
-// readable returns at most max readable submissions that query selects after a time and a digest as stored. It queries
-// again only after unreadable rows.
+// readable returns at most `max` readable submissions after the position (`after`, `payload`), a time and the text of a
+// digest. `query` selects at most `max` rows after a position. readable queries again only after unreadable rows.
 func (s *submissionTable) readable(
 	after int64, payload string, max int,
 	query func(after int64, payload string, max int) (*sql.Rows, error),

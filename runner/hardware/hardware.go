@@ -1,6 +1,6 @@
 // Package hardware reads the properties of a machine from the files of its kernel: product, processor, disks and
-// network interfaces. It needs no privileges, but omits values that only root can read. It must not depend on how the
-// properties are sent.
+// network interfaces. It needs no privileges. Without root, it omits values that only root can read. The package must
+// not depend on how the properties are sent.
 package hardware
 
 import (

@@ -44,7 +44,7 @@ func (p *process) unread(streams []queue.Stream) []queue.Message {
 	return messages
 }
 
-// do calls change with the store. If this process is disconnected, it returns QUEUE_UNAVAILABLE instead.
+// do calls `change` with the store. If this process is disconnected, it returns QUEUE_UNAVAILABLE instead.
 func (p *process) do(ctx context.Context, change func(s *store)) error {
 	if err := ctx.Err(); err != nil {
 		return err
