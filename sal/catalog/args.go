@@ -8,7 +8,7 @@ import (
 	"writ"
 )
 
-// Fill returns a copy of args with defaults for missing fields, also in nested objects. Fields with a nil value are
+// Fill returns a copy of `args` with defaults for missing fields, also in nested objects. Fields with a nil value are
 // removed. Decimal fields get the form that they have in calls.
 func (s Schema) Fill(args map[string]any) map[string]any {
 	filled := make(map[string]any, len(args))
@@ -29,8 +29,8 @@ func (s Schema) Fill(args map[string]any) map[string]any {
 	return filled
 }
 
-// long returns the long form of a value. If f is an object with Short and v is not a map, this is an object with v in
-// the field Short.
+// long returns the long form of v. If f is an object with Short, and v is not an object (but a scalar, a list or an
+// encoded Text), the long form is an object with v in the field that Short names. Otherwise, it is v.
 func long(f *Field, v any) any {
 	if f.Type != Object || f.Short == "" {
 		return v

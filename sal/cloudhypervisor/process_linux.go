@@ -64,7 +64,7 @@ func argumentsOf(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 }
 
-// withArguments returns the PIDs of the processes outside containers whose arguments match.
+// withArguments returns the PIDs of the processes whose arguments match, except processes in containers.
 func withArguments(are func(args []string) bool) ([]int, error) {
 	running, err := confine.Running()
 	if err != nil {
@@ -164,7 +164,7 @@ func listener(path string) (int, error) {
 	return int(who.Pid), nil
 }
 
-// setTapOwner lets user attach to an existing tap. Afterwards, only this user and root can attach.
+// setTapOwner lets a user attach to an existing tap. Afterwards, only this user and root can attach.
 func setTapOwner(name string, user uint32) error {
 	if _, err := net.InterfaceByName(name); err != nil {
 		return err // attaching to a missing tap would create it

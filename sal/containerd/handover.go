@@ -11,8 +11,9 @@ import (
 	"writ/sal/catalog"
 )
 
-// A replacement is a handover if both containers publish ports and the new container has a short health check. Also,
-// neither container may write to a volume or have a device. Then the old container runs until the new one is healthy.
+// A replacement of a container is a handover if all of these conditions hold: both containers publish ports; the new
+// container has a health check that ends soon enough (Health.AllowsHandover); neither container writes to a volume or
+// has a device. In a handover, the old container runs until the new container is healthy.
 // The new container has its own network namespace, so it has other addresses on networks. The published ports move in
 // one transaction of the packet filter. The old container ends when it has no open connections, or after drainLimit. A
 // failure before the move leaves the old container unchanged.

@@ -29,7 +29,7 @@ var _ sal.Trees = (*Trees)(nil)
 
 // About returns the kind and the limitations of plain directories.
 func (t *Trees) About() (kind, detail string) {
-	return "directory", "plain directories: sizes are not enforced, snapshots and clones are full copies"
+	return "directory", "plain directories: sizes are not enforced; snapshots and clones are full copies, unless the disk shares blocks"
 }
 
 // Path returns the path of a tree.
@@ -40,7 +40,7 @@ func (t *Trees) Remedy(name string) string {
 	return sal.Command("rm", "-r", filepath.Join(t.Dir, "trees", name))
 }
 
-// Room always succeeds: directories have no limits.
+// Room checks only the name of the tree: directories have no limits.
 func (t *Trees) Room(ctx context.Context, name string, _ sal.Bound) error {
 	return errors.Join(ctx.Err(), sal.ValidTree(name))
 }

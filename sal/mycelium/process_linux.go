@@ -85,7 +85,7 @@ func (p *process) wait(ctx context.Context) error {
 // grace limits the time for a daemon to exit before it is killed.
 const grace = 5 * time.Second
 
-// stop stops the process and returns when it has exited.
+// stop ends the process with SIGTERM, then SIGKILL, and waits for its exit up to `grace` after each, or until ctx ends.
 func (p *process) stop(ctx context.Context) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		patience, cancel := context.WithTimeout(ctx, grace)
