@@ -12,7 +12,7 @@ import (
 	"writ/scripts/scripttest"
 )
 
-// Names that occur only in the generated end of a test file.
+// Names that occur only in the statements that callTests appends to a test file.
 const (
 	nativeTester   = "\x00t"
 	nativeSelected = "\x00selected:" // followed by the index of a test
@@ -106,7 +106,7 @@ func testPlan(t *trial, args []tengo.Object) (tengo.Object, error) {
 	return records(t.fuel, "the result of t.plan", planValue(&plan))
 }
 
-// rehearsal parses the arguments of t.run.
+// rehearsal parses the arguments of t.run or t.plan.
 func rehearsal(fuel *meter, name string, args []tengo.Object) (scripttest.Rehearsal, error) {
 	script, ok := args[0].(*tengo.String)
 	if !ok {
@@ -133,7 +133,7 @@ func given(fuel *meter, name string, args []tengo.Object) (map[string]any, error
 	if !ok {
 		return nil, fmt.Errorf("%s takes a script and a map, not a %s", name, args[0].TypeName())
 	}
-	e := encoder{fuel: fuel, plain: true} // only to check the values
+	e := encoder{fuel: fuel, plain: true} // to check and measure the values; the encoded text is not used
 	if err := e.object(args[0], 0); err != nil {
 		return nil, within("the options", err)
 	}

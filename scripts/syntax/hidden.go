@@ -46,7 +46,7 @@ func (f *Findings) Disguises(u *Unit) {
 		switch {
 		case r == '\r' && at+1 < len(text) && text[at+1] == '\n':
 			report(diagnostic.CodeControl, at, size,
-				"the line ends with CR LF, as on Windows").Help = "`writ fmt -w` writes lines of Unix; " +
+				"the line ends with CR LF, as on Windows").Help = "`writ fmt -w` writes Unix line endings; " +
 				"`*.tengo text eol=lf` in .gitattributes keeps them"
 		case hidden.IsControl(r) && r != 0: // the parser reports NUL
 			report(diagnostic.CodeControl, at, size,
