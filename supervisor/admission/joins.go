@@ -139,7 +139,8 @@ func (j *Joins) newNode(joiner identity.Joiner) *journal.Node {
 }
 
 // admitWaiting handles a claim without a token. It approves the node if a batch lists its serial number; otherwise the
-// node waits for a statement. A waiting node does not reserve its name. The name of an approved node is refused.
+// node waits for a statement. A waiting node does not reserve its name. A claim with the name of
+// an approved node is refused.
 func (j *Joins) admitWaiting(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
 	if isTaken(j.site.Fleet.Members, joiner.Name) {

@@ -1,6 +1,6 @@
 // Package decision carries out signed statements: decisions of people about runs, nodes, tokens and holds. Each effect
 // is committed together with its signed answer, so a repeated statement gets the same answer and has no second effect.
-// The package does not verify signatures: package identity does.
+// Package identity verifies the signatures.
 package decision
 
 import (
@@ -22,7 +22,8 @@ import (
 // Handler carries out a verified statement. It stores the returned answer in the transaction of its effect.
 type Handler func(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error)
 
-// Decider verifies statements and passes each to its handler. All fields are required.
+// Decider has each statement verified by package identity, and passes it to the handler of its kind and decision. All
+// fields are required.
 type Decider struct {
 	Verifier func() *identity.Verifier // verifier with the newest roster
 	Answers  *answers.Store
@@ -89,7 +90,8 @@ func (d *Decider) decide(ctx context.Context, v *identity.VerifiedStatement) (li
 	return answer, err
 }
 
-// orZero returns the answer for the signer of a statement: without Begun, and the zero value for nil.
+// orZero returns a as the signer of a statement receives it: without Begun, which is only for the journal. For nil, it
+// returns the zero value.
 func orZero(a *link.StatementAnswer) link.StatementAnswer {
 	if a == nil {
 		return link.StatementAnswer{}

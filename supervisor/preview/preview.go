@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxPreviews limits the concurrent previews, one per project. Any person may request previews, which must leave
-	// CPU time for runs.
+	// maxPreviews limits the concurrent previews of all projects; each project has at most one. Any person may request
+	// previews, which must leave CPU time for runs.
 	maxPreviews = 2
 	// previewWithin limits one preview. The largest possible plans take a tenth of that.
 	previewWithin = 10 * time.Second
