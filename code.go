@@ -3,7 +3,7 @@ package writ
 import "strings"
 
 // Code is the stable name of an error. Scripts, pipelines and the manual rely on it. Diagnostics with a span in a
-// script's source are W0001 to W9999 and belong to package scripts; all other codes are in the table below.
+// script's source are W0001 to W9999 and belong to package scripts/diagnostic; all other codes are in the table below.
 type Code string
 
 // Kind is how the caller can react to an error.
@@ -15,7 +15,7 @@ const (
 	Denied      Kind = "denied"      // ask for a right, or sign properly
 	NotFound    Kind = "not_found"   // missing, or hidden from the caller
 	Conflict    Kind = "conflict"    // reload, then decide
-	Unavailable Kind = "unavailable" // no effect; try again later
+	Unavailable Kind = "unavailable" // cannot be done or confirmed now; try again later
 	Failed      Kind = "failed"      // the work was tried and failed
 	Internal    Kind = "internal"    // a defect; the operator has the details
 )
@@ -182,7 +182,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeMethodNotAllowed, Invalid, false, 405, ExitUsage,
-		"The address does not support this HTTP method. The header Allow lists the supported ones.", "",
+		"The address does not support this HTTP method. The header Allow lists the supported methods.", "",
 	},
 	{
 		CodeUsage, Invalid, false, 400, ExitUsage, "The command line is invalid.",
@@ -191,7 +191,7 @@ var Codes = []CodeInfo{
 	{CodeNotFound, NotFound, false, 404, ExitNotFound, "No object has this name or id.", ""},
 	{
 		CodeConflict, Conflict, false, 409, ExitConflict, "The object has changed in the meantime.",
-		"Look at it again, then decide.",
+		"Look at the object again, then decide.",
 	},
 	{
 		CodeTimeout, Unavailable, true, 504, ExitTimeout,
@@ -203,28 +203,26 @@ var Codes = []CodeInfo{
 	},
 
 	{
-		CodeTooLarge, Invalid, false, 413, ExitUsage,
-		"The limits are 512 KiB for a submission, 8 KiB for a header line, 64 KiB for `params` and 32 KiB for a secret.",
-		"Put large data into images or volumes.",
+		CodeTooLarge, Invalid, false, 413, ExitUsage, "A text, file, list or request is too large. The limits include 512 KiB for a submission, 8 KiB for a header line, 64 KiB for `params` and 32 KiB for a secret.",
+		"Put large data of a script into images or volumes.",
 	},
 	{
 		CodePayloadMalformed, Invalid, false, 400, ExitDenied,
 		"The signed text does not have the exact form that writ writes.",
-		"Create it with `writ payload` or `writ sign`, and do not edit it.",
+		"Create the text with `writ payload` or `writ sign`, and do not edit it.",
 	},
 	{
-		CodeFormatTooOld, Invalid, false, 400, ExitDenied,
-		"The text was signed in an old format with too little information.",
+		CodeFormatTooOld, Invalid, false, 400, ExitDenied, "The text was signed in an old format that lacks information.",
 		"Upgrade writ on the machine that signs, and sign again.",
 	},
 	{
 		CodeSignatureMalformed, Invalid, false, 400, ExitDenied, "There is no valid SSH signature at the end of the text.",
-		"Join both with `cat payload payload.sig`.",
+		"Append the signature to the text: `cat payload payload.sig`.",
 	},
 	{
 		CodeSignatureAlgorithm, Denied, false, 403, ExitDenied,
 		"Only ssh-ed25519 and sk-ssh-ed25519@openssh.com keys are accepted, with sha512.",
-		"Create one with `ssh-keygen -t ed25519`.",
+		"Create a key with `ssh-keygen -t ed25519`.",
 	},
 	{
 		CodeSignatureNamespace, Denied, false, 403, ExitDenied, "The text was signed for another purpose.",
@@ -237,45 +235,45 @@ var Codes = []CodeInfo{
 	{
 		CodeUnverified, Failed, false, 502, ExitUnverified,
 		"The coordinator's answer has no signature of a supervisor, so it is not verified.",
-		"Ask another coordinator with `--server`, or read the supervisor's log, and inform the coordinator's operator. Supervisors of earlier versions sign no answers: upgrade them.",
+		"Ask another coordinator with `--server`, or read the supervisor's log, and inform the coordinator's operator. Upgrade supervisors of earlier versions: they sign no answers.",
 	},
 	{
-		CodeNotAdopted, Unavailable, true, 504, ExitTimeout,
-		"The roster is in force, but not every datacenter has signed its adoption. Each datacenter adopts it when it is connected.",
+		CodeNotAdopted, Unavailable, true, 504, ExitTimeout, "The roster is in force, but not every datacenter has signed its adoption. A datacenter adopts the roster when it is connected.",
 		"`writ roster show` lists the adoptions.",
 	},
 	{
-		CodeSignerUnknown, Denied, false, 403, ExitDenied, "The roster has no such key under the signer's name.",
-		"A root operator adds it with `writ user add`.",
+		CodeSignerUnknown, Denied, false, 403, ExitDenied, "The roster lacks the signing key under the signer's name.",
+		"A root operator adds a key with `writ user add`.",
 	},
 	{CodeSignerRevoked, Denied, false, 403, ExitDenied, "The key or its owner was revoked in the roster.", ""},
 	{
-		CodeRoleMissing, Denied, false, 403, ExitDenied, "The signer has no role that allows this in the project.",
-		"A root operator can bind one with `writ user add --role`.",
+		CodeRoleMissing, Denied, false, 403, ExitDenied, "The signer has no role that allows this action in the project.",
+		"A root operator can add a role with `writ user add --role`.",
 	},
 	{
 		CodeDestructiveDenied, Denied, false, 403, ExitDenied,
-		"The script may delete or overwrite data, and its header has `destructive: no` or its signer has no binding with the destructive flag.",
-		"",
+		"The script may delete or overwrite data, but its header has `destructive: no`, or its signer has no binding with the destructive flag.", "",
 	},
 	{CodeWrongCluster, Denied, false, 403, ExitDenied, "The text was signed for another cluster.", ""},
 	{CodeWrongDatacenter, Denied, false, 403, ExitDenied, "The text was signed for another datacenter.", ""},
 	{
 		CodeProjectUnknown, Denied, false, 403, ExitNotFound, "The roster has no project with this id and name.",
-		"A root operator adds one with `writ project add`.",
+		"A root operator adds a project with `writ project add`.",
 	},
 	{
-		CodeEngineUnsupported, Invalid, false, 422, ExitDenied, "This program cannot run scripts signed for that engine.",
-		"Sign again with a client of the same version.",
+		CodeEngineUnsupported, Invalid, false, 422, ExitDenied,
+		"The script was signed for an engine that the verifying program does not have.",
+		"Sign the script again with a client of the same version as the supervisor.",
 	},
-	{CodeExpired, Denied, false, 403, ExitDenied, "The signed text has expired (`expires`).", "Sign it again."},
+	{CodeExpired, Denied, false, 403, ExitDenied, "The signed text has expired (`expires`).", "Sign the text again."},
 	{
 		CodeNotYetValid, Denied, true, 403, ExitDenied, "The creation time of the signed text is in the future.",
-		"Set the clock of the machine that signed.",
+		"Set the clock of the machine that signed the text.",
 	},
 	{
-		CodeRosterTooOld, Unavailable, true, 503, ExitUnreachable, "The signer has a newer roster than the verifier.",
-		"The verifier needs it first.",
+		CodeRosterTooOld, Unavailable, true, 503, ExitUnreachable,
+		"The verifier's roster has expired, or the signer has a newer roster.",
+		"Wait until the verifier has the newer roster. A root operator replaces an expired roster.",
 	},
 	{
 		CodeRosterInvalid, Denied, false, 403, ExitDenied,
@@ -283,18 +281,18 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeRosterFork, Denied, false, 403, ExitDenied,
-		"The signer has seen another roster of this version than the verifier.",
-		"Keep both as evidence. Only the root can sign a recovery version.",
+		"The signer and the verifier have seen different rosters with the same version number.",
+		"Keep both rosters as evidence. Only the root operators can sign a recovery version.",
 	},
 	{
 		CodeTokenInvalid, Denied, false, 403, ExitDenied,
 		"The join token is unknown, expired, revoked or meant for another purpose, or its proof is wrong.",
-		"Create one with `writ token create`.",
+		"Create a token with `writ token create`.",
 	},
 	{
 		CodeTokenSpent, Denied, false, 403, ExitDenied,
-		"The join token has admitted all its nodes: one, or the number set by its creator.",
-		"Create another one with `writ token create`.",
+		"The join token has admitted as many nodes as it may: one, or the number set by its creator.",
+		"Create another token with `writ token create`.",
 	},
 	{
 		CodeKeyUnusable, Denied, false, 403, ExitDenied,
@@ -311,8 +309,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeCertificateUntrusted, Denied, false, 403, ExitDenied,
-		"The peer of a TLS connection has a certificate that no key of the roster issued. The address is wrong, or another server answers in its place.",
-		"",
+		"The peer of a TLS connection has a certificate that no key of the roster issued. The address is wrong, or another server answers at this address.", "",
 	},
 	{
 		CodeCertificateExpired, Denied, true, 403, ExitDenied, "The peer's TLS certificate has expired.",
@@ -324,7 +321,8 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeCertificateRevoked, Denied, true, 403, ExitDenied,
-		"The authority of the certificate was replaced by its datacenter (`writ pki rotate`), or the owner was removed.", "",
+		"The authority that issued the peer's TLS certificate was replaced (`writ pki rotate`).",
+		"The peer renews its certificate automatically; otherwise restart the peer.",
 	},
 	{
 		CodeCertificateRole, Denied, false, 403, ExitDenied,
@@ -332,24 +330,24 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeListenRefused, Denied, false, 403, ExitDenied,
-		"Other machines would reach the coordinator without TLS and login.",
-		"Create the cluster with `writ init --coordinator https://HOST:PORT`, or listen on loopback.",
+		"A daemon cannot listen at this address: the port is in use, or other machines could reach the daemon without TLS and a login.",
+		"Use a free port, or a loopback address. `writ init --coordinator https://HOST:PORT` creates a cluster whose coordinator serves other machines.",
 	},
 	{
 		CodeHostUnknown, Denied, false, 421, ExitDenied, "The request names a host that is not this server.",
-		"Use its address, or have the server started with `--allowed-host NAME`.",
+		"Use the server's address, or restart the server with `--allowed-host NAME`.",
 	},
 	{
 		CodeOriginForeign, Denied, false, 403, ExitDenied, "A page of another site made the browser send the request.",
-		"Open the address of the dashboard itself.",
+		"Open the dashboard at its own address.",
 	},
 	{
-		CodeRateLimited, Unavailable, true, 429, ExitUnreachable, "Too many requests at the same time.",
-		"Wait for the time in Retry-After.",
+		CodeRateLimited, Unavailable, true, 429, ExitUnreachable, "Too many requests at the same time or in a short time.",
+		"Wait before the next request: the HTTP header Retry-After has the time.",
 	},
 	{
 		CodeTooManyWatchers, Unavailable, true, 503, ExitUnreachable, "Too many event streams are open.",
-		"Close some, or try again later.",
+		"Close some event streams, or try again later.",
 	},
 	{
 		CodeDatacenterUnknown, NotFound, false, 404, ExitNotFound, "No datacenter has this id or name.",
@@ -357,12 +355,12 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeDatacenterAway, Unavailable, true, 503, ExitUnreachable,
-		"The datacenter's supervisor is not connected. Submissions for it wait until they expire. Questions cannot be answered now.",
-		"",
+		"The datacenter's supervisor is not connected, or the roster disables the datacenter. Submissions wait for the supervisor until they expire. Requests that need the supervisor's answer fail.", "",
 	},
 	{
 		CodeVerbUnsupported, Invalid, false, 501, ExitFailed,
-		"The datacenter's supervisor is older and does not know this request.", "Upgrade it.",
+		"The supervisor or coordinator has an older version that does not support this request.",
+		"Upgrade the older supervisor or coordinator.",
 	},
 	{
 		CodeExecError, Failed, false, 502, ExitFailed,
@@ -380,30 +378,29 @@ var Codes = []CodeInfo{
 	{
 		CodeStoreReadOnly, Unavailable, true, 503, ExitUnreachable,
 		"The store cannot be written because its file, disk or server is read-only.",
-		"Make it writable; work continues automatically.",
+		"Make the store writable; work continues automatically.",
 	},
 	{
-		CodeStoreDamaged, Failed, false, 502, ExitFailed, "The file of a store is damaged.",
-		"Stop its daemon, keep the file, and restore the data directory with `writ restore --data DIR FILE`. A node has no backup: remove it, and let it join again.",
+		CodeStoreDamaged, Failed, false, 502, ExitFailed, "The data of a store is damaged.",
+		"Stop the daemon of the store, keep the damaged file, and restore the data directory from a backup: `writ restore --data DIR BACKUP`. A node has no backup: remove the node, and let it join again.",
 	},
 	{
 		CodeDataIncomplete, Conflict, false, 409, ExitConflict,
-		"The data directory lacks a file that the daemon creates only once, or has a damaged or foreign one.",
-		"Restore the directory from a backup; docs/manual/runbook.md describes the steps without a backup.",
+		"In the data directory, a file that the daemon creates only once is missing, damaged or from another process.",
+		"Restore the data directory from a backup; docs/manual/runbook.md describes the steps without a backup.",
 	},
 	{
 		CodeDataUnsafe, Conflict, false, 409, ExitConflict,
 		"The data directory is in memory or on a network file system, where a daemon can lose its records.",
-		"Stop the daemon, move the directory to a local disk, and name it with `--data`.",
+		"Stop the daemon, move the data directory to a local disk, and name the directory with `--data`.",
 	},
 	{
 		CodeQueueUnavailable, Unavailable, true, 503, ExitUnreachable, "Redis does not answer.",
 		"Work waits in the journal and continues automatically when Redis is back.",
 	},
 	{
-		CodeQueueBudget, Unavailable, true, 429, ExitUnreachable,
-		"The node has too many messages, unreadable messages or too many connections in Redis. Its messages were removed, and its account is blocked for a while.",
-		"If its runner is not the cause, another program uses the node's account: remove the node.",
+		CodeQueueBudget, Unavailable, true, 429, ExitUnreachable, "The node has too many messages, unreadable messages or too many connections in Redis. The node's messages were removed, and its account is blocked for a while.",
+		"If the node's runner is not the cause, another program uses the node's account: remove the node.",
 	},
 	{
 		CodeScriptInvalid, Invalid, false, 422, ExitUsage,
@@ -415,25 +412,24 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeScriptLimit, Failed, false, 422, ExitFailed,
-		"The script reached a limit (calls, steps, memory, size of results).", "The limits are in docs/manual/scripts.md.",
+		"The script reached a limit (calls, steps, memory, arguments, results).",
+		"The limits are in docs/manual/scripts.md.",
 	},
 	{
-		CodeNonDeterminism, Failed, false, 409, ExitFailed, "The script requested other calls than the journal has.",
+		CodeNonDeterminism, Failed, false, 409, ExitFailed, "The script requested other calls than the run's journal has.",
 		"This is a defect of writ or a damaged journal: please report it.",
 	},
 	{
 		CodeEvaluatorCrashed, Failed, false, 422, ExitFailed,
-		"The evaluation of the script crashed its process several times at the same place, usually out of memory.", "",
+		"The evaluation of the script crashed several times at the same place, usually because memory ran out.", "",
 	},
 	{
-		CodePlanMismatch, Conflict, false, 409, ExitConflict,
-		"The run is bound to a plan, and the datacenter has another plan for this script. The digest covers calls and arguments: script, parameters, versions of secrets or the version of writ differ.",
-		"Plan it again with `writ plan`, then sign.",
+		CodePlanMismatch, Conflict, false, 409, ExitConflict, "The run is bound to a plan, and the datacenter plans the script differently: the script, a parameter, the version of a secret or the version of writ has changed.",
+		"Plan the script again with `writ plan`, then sign.",
 	},
 	{
-		CodePlanDeviated, Failed, false, 409, ExitFailed,
-		"The run is bound to a plan and requested a call outside of it. It was stopped before that call; earlier calls are done.",
-		"Plan the script again, then decide.",
+		CodePlanDeviated, Failed, false, 409, ExitFailed, "The run is bound to a plan and requested a call that the plan does not contain. The run was stopped before that call; earlier calls are done.",
+		"Plan the script again, then decide whether to sign the new plan.",
 	},
 	{
 		CodeOperationNotAllowed, Denied, false, 403, ExitDenied,
@@ -445,65 +441,65 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeDependencyFailed, Failed, false, 422, ExitFailed,
-		"A call was not sent because a call that it depends on failed.", "`writ run show RUN` shows how it failed.",
+		"A call was not sent because a call that it depends on failed.", "`writ run show RUN` shows the failed call.",
 	},
 	{CodeRunCancelled, Failed, false, 409, ExitFailed, "The run was cancelled.", ""},
 	{CodeRunExpired, Failed, false, 409, ExitFailed, "The run did not end before its deadline.", ""},
 	{
-		CodeRunLost, Failed, false, 409, ExitFailed,
-		"The datacenter's journal was restored from a backup that is older than the run, and the submission is no longer accepted. The progress of the run is unknown; nodes keep the resources that they made.",
-		"Look at the resources, then submit the script again.",
+		CodeRunLost, Failed, false, 409, ExitFailed, "The datacenter's journal was restored from a backup that is older than the run, and the submission is no longer accepted. The progress of the run is unknown; nodes keep the resources that they made.",
+		"Inspect the resources, then submit the script again.",
 	},
 	{
 		CodeDeadlineExceeded, Failed, false, 422, ExitFailed, "The call did not end within its time limit.",
-		"The option `timeout` of a call extends it.",
+		"The option `timeout` of a call extends its time limit.",
 	},
 	{
 		CodeOutcomeUnknown, Failed, false, 422, ExitFailed,
 		"The node died, or its tool failed, during work that must not be repeated.",
-		"Look at the resource. Set `idempotent: true` if repeating is harmless.",
+		"Inspect the resource. Set `idempotent: true` for a call that may be repeated without harm.",
 	},
 	{CodeNodeLost, Failed, true, 422, ExitFailed, "The node with the call did not come back in time.", ""},
 	{
 		CodeNodeStore, Unavailable, true, 422, ExitFailed,
-		"The node cannot write its own journal (disk full or read-only), so it does no work.", "",
+		"The node cannot write its own journal (disk full, read-only or damaged), so it does no work.", "",
 	},
 	{
 		CodeAttemptGivenUp, Unavailable, true, 409, ExitFailed,
-		"The node has seen a later attempt of the call and skipped this one.", "The supervisor continues automatically.",
+		"The node saw a later attempt of the call and skipped this attempt.", "The supervisor continues automatically.",
 	},
 	{
 		CodeNodeRejected, Denied, false, 403, ExitRemoved,
-		"The datacenter has rejected or removed this node, and signed that.",
+		"The datacenter has rejected or removed this node, with a signed statement.",
 		"The node can join again with another key, from an empty data directory.",
 	},
 	{
 		CodeClockSkew, Unavailable, true, 503, ExitFailed,
 		"The clocks of the node and its supervisor differ by more than 30 s, so the node gets no work.",
-		"Repair its time service. `writ node list` shows the difference.",
+		"Repair the time service of the host whose clock is wrong. `writ node list` shows the difference.",
 	},
 	{
 		CodeEpochAhead, Unavailable, true, 503, ExitFailed,
-		"The node has obeyed a supervisor with a later start time, by that supervisor's clock, so it gets no work.",
-		"If another supervisor serves the datacenter now, stop this one. If a clock was ahead, restart this one after the time in the message, or remove the node and let it join again.",
+		"The node has obeyed a supervisor with a later epoch (start time), so this supervisor gives the node no work.",
+		"If another supervisor serves the datacenter now, stop this supervisor. If a clock was ahead, restart this supervisor after the time in the message, or remove the node and let it join again.",
 	},
 	{
-		CodeNodeCopied, Conflict, false, 409, ExitFailed,
-		"Two machines act as one node: one has a copy of the other's data directory. Both are blocked and get no work, because each could repeat the other's work.",
+		CodeNodeCopied, Conflict, false, 409, ExitFailed, "Two machines act as one node: one has a copy of the other's data directory. Both are blocked and get no work, because each could repeat the other's work.",
 		"Turn the copy off and empty its data directory. The other node then gets work again.",
 	},
 	{
 		CodeEpochInvalid, Denied, false, 403, ExitDenied,
-		"The number of a supervisor's term is further ahead than any clock can be, so it is rejected.",
+		"A supervisor's epoch (its start time) is negative, or more than 366 days ahead of the clock, and is rejected.",
 		"Compare the clocks of the supervisor and its nodes.",
 	},
 	{
-		CodeNoCapacity, Unavailable, true, 422, ExitFailed, "No ready and open node has the drivers, labels and capacity.",
+		CodeNoCapacity, Unavailable, true, 422, ExitFailed,
+		"No ready and open node has the drivers, labels and capacity that the call needs.",
 		"`writ run explain RUN` shows the cause for each node; `writ node list -o wide` shows sizes and labels.",
 	},
 	{
 		CodeResourceUnknown, NotFound, false, 404, ExitFailed,
-		"The project has no resource of this kind and name in this datacenter.", "`writ resource list` lists its resources.",
+		"The project has no resource of this kind and name in this datacenter.",
+		"`writ resource list` lists the project's resources.",
 	},
 	{
 		CodeResourceConflict, Conflict, false, 409, ExitFailed,
@@ -515,117 +511,121 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodePortClosed, Denied, false, 403, ExitFailed, "The operator of the node does not open this port for publication.",
-		"Publish one of the open ports in the message, or port 0 for any of them. `writ runner --publish` opens others.",
+		"Publish an open port, or port 0 for any open port. `writ runner --publish` opens other ports.",
 	},
 	{
 		CodePortTaken, Conflict, false, 409, ExitFailed,
 		"Another resource publishes this port of the node, or a process of the node listens on it.",
-		"Publish another port, or port 0 for any free one.",
+		"Publish another port, or port 0 for any free port.",
 	},
 	{
 		CodeDeviceForbidden, Denied, false, 403, ExitFailed, "The operator of the node does not offer this device.",
-		"Use a device that the message names. `writ runner --device` offers others; `writ doctor` finds missing ones.",
+		"Use a device from the message. `writ runner --device` offers other devices; `writ doctor` finds missing devices.",
 	},
 	{
 		CodeRecordDamaged, Failed, false, 422, ExitFailed,
 		"The node's record of the resource cannot be read: its disk failed, or the file in the message was changed.",
-		"Delete the resource, which removes everything under its names, or restore the file from a backup.",
+		"Delete the resource, which removes all its data and objects on the node, or restore the file from a backup.",
 	},
 	{
-		CodeRecordForged, Failed, false, 409, ExitFailed,
-		"The datacenter's journal returned another record than its supervisor wrote: the database was changed or replaced. The record is ignored.",
+		CodeRecordForged, Failed, false, 409, ExitFailed, "The datacenter's journal returned another record than its supervisor wrote: the database was changed or replaced. The record is ignored.",
 		"Find out who can write to the database, then restore the journal from a backup.",
 	},
 	{
-		CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource.",
-		"Submit the script with its `--deployment`, or take the resource over with `adopt: true`.",
+		CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment, or the project itself, owns the resource.",
+		"Submit the script with `--deployment OWNER` (without the flag if the project owns the resource), or take the resource over with `adopt: true`.",
 	},
 	{
-		CodeResourceInUse, Conflict, false, 409, ExitFailed, "Another resource uses this one, and the run does not delete or change that one first.",
-		"Delete the user that the message names first, or keep the resource.",
+		CodeResourceInUse, Conflict, false, 409, ExitFailed,
+		"A call would delete a resource that is in use, and the run does not delete or change the resource that uses it.",
+		"First delete the resource at the beginning of the message, which uses the other resource, or keep both.",
 	},
 	{
 		CodeImmutableField, Conflict, false, 409, ExitFailed,
-		"The resource exists with another value in a field that cannot be changed.", "Delete it first, or use another name.",
+		"The resource exists with another value in an immutable field.", "Delete the resource first, or use another name.",
 	},
 	{
 		CodeDriverMissing, Unavailable, false, 422, ExitFailed, "The node has no driver for this operation.",
-		"`writ node show` lists its drivers.",
+		"`writ node show` lists the drivers of a node.",
 	},
 	{
 		CodeDriverFailed, Failed, true, 422, ExitFailed,
-		"The tool on the node reported an error that may be temporary; the message has its text.", "",
+		"The tool on the node reported an error that may be temporary; the message has the tool's text.", "",
 	},
 	{
 		CodeDriverRefused, Failed, false, 422, ExitFailed,
-		"The tool or the kernel of the node rejected the work, as it would again, so it is not repeated.",
-		"The message has its text: change the script or the node, then submit again.",
+		"The tool or the kernel of the node rejected the work, and would reject another attempt, so there is none.",
+		"The message has the reason: change the script or the node, then submit again.",
 	},
-	{CodeQuotaExceeded, Failed, false, 422, ExitFailed, "The node or project has reached its quota of this kind.", ""},
+	{
+		CodeQuotaExceeded, Failed, false, 422, ExitFailed,
+		"The node or the project has reached a quota; the message names the quota.", "",
+	},
 	{CodeDiskFull, Unavailable, true, 422, ExitFailed, "The node's disk is full.", ""},
 	{
 		CodeChecksumMismatch, Failed, false, 422, ExitFailed,
-		"The fetched content has another SHA-256 than expected by the script, or reported by the source node; it was discarded.",
-		"",
+		"The fetched content was discarded: it lacks the SHA-256 that the script, registry or source node names.", "",
 	},
 	{
 		CodeImageUnknown, NotFound, false, 422, ExitNotFound, "The registry has no image with this name and tag or digest.",
 		"Correct the reference, or push the image again.",
 	},
 	{
-		CodeImageGone, NotFound, false, 422, ExitNotFound, "The registry no longer has an image of an earlier revision.",
-		"Push the image with this digest again, or submit a script with another image.",
+		CodeImageGone, NotFound, false, 422, ExitNotFound,
+		"The registry no longer has an image that an earlier revision of the deployment used.",
+		"Push the image with the same digest again, or submit a script with another image.",
 	},
 	{
 		CodeImageUnresolved, Invalid, false, 422, ExitUsage,
 		"The signed header does not name the digest of this image, so nodes do not fetch it.",
-		"`writ submit` finds the digests of references in the script; name others with --image, or write the digest after the tag.",
+		"`writ submit` finds the digests of references in the script. Name other images with `--image`, or write the digest after the tag.",
 	},
 	{
 		CodeImagePlatform, Failed, false, 422, ExitFailed, "The image is not made for the processor of the node.",
-		"Use an image for this platform, or choose another node with the option labels.",
+		"Use an image for this platform, or choose another node with the option `labels`.",
 	},
 	{
 		CodeRegistryDenied, Denied, false, 403, ExitDenied, "The registry requires other credentials for this image.",
-		"For `writ submit`, `docker login` stores them; for nodes, name an account in the argument login.",
+		"For `writ submit`, `docker login` stores credentials; for nodes, name an account in the argument `login`.",
 	},
 	{
-		CodeRegistryLogin, Denied, false, 403, ExitDenied,
-		"The registry rejects the user or the password of the argument login.",
+		CodeRegistryLogin, Denied, false, 403, ExitDenied, "The registry rejects the credentials in the argument `login`.",
 		"Set the password again with `writ secret set`, and sign the script again.",
 	},
 	{
 		CodeRegistryForbidden, Denied, false, 403, ExitDenied, "The operator of the node does not allow this registry.",
-		"Use an allowed one, or ask the operator for `writ runner --registry`.",
+		"Use an allowed registry, or ask the operator of the node for `writ runner --registry`.",
 	},
 	{
 		CodeRegistryBusy, Unavailable, true, 422, ExitUnreachable,
 		"The registry limits requests, or has a fault of its own.", "",
 	},
 	{
-		CodeSecretUnknown, NotFound, false, 422, ExitNotFound,
-		"The signed header does not name this secret, or the datacenter does not have this version: it was never set, or was removed.",
+		CodeSecretUnknown, NotFound, false, 422, ExitNotFound, "The signed header does not name this secret, or the datacenter does not have this version: it was never set, or was removed.",
 		"`writ secret list` shows the versions; sign the script again.",
 	},
 	{
 		CodeSecretUnreadable, Failed, false, 422, ExitFailed,
-		"The reader of the secret cannot decrypt it: it was encrypted for another key, or is another secret.",
-		"Set it again with `writ secret set`. A node that has lost its keys must join again.",
+		"The reader of the secret cannot decrypt it: it was encrypted for another key, or as another secret.",
+		"Set the secret again with `writ secret set`. A node that has lost its keys must join again.",
 	},
 	{
 		CodeUnhealthy, Failed, false, 422, ExitFailed, "A container did not pass its health check in time.",
-		"The message has the last probe and output. Mend the program or the check. `health.start_seconds` gives a slow program more time.",
+		"The message has the last probe and output. Correct the program or the check; for a slow start, raise `health.start_seconds`.",
 	},
 	{
-		CodeProgramFailed, Failed, false, 422, ExitFailed, "The program of `container.run` ended with another exit code than 0.",
-		"The message has the end of its output. Mend the program. With `check: false`, the script gets the exit code instead.",
+		CodeProgramFailed, Failed, false, 422, ExitFailed, "The program of `container.run` did not exit with code 0.",
+		"The message has the end of the program's output. Correct the program. With `check: false`, the script gets the exit code instead of an error.",
 	},
 	{
 		CodeFileTooLarge, Invalid, false, 422, ExitFailed, "A file in `files` has more than 1 MiB.",
 		"Put larger content into an image or a volume.",
 	},
 	{CodeInjected, Unavailable, true, 422, ExitFailed, "A simulated driver was configured to fail here.", ""},
-	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was configured to fail here permanently.", ""},
+	{
+		CodeInjectedFinal, Failed, false, 422, ExitFailed,
+		"A simulated driver was configured to fail here permanently.", "",
+	},
 }
 
 // IsStoreUnavailable reports whether a code means that a store temporarily cannot be written.

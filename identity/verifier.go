@@ -78,7 +78,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 	if len(v.Engines) > 0 && !slices.Contains(v.Engines, p.Engine) {
 		return nil, writ.Errorf(writ.CodeEngineUnsupported, "the script was signed for the engine %q, not for one of %q",
 			p.Engine, v.Engines).
-			WithHint("sign again with a client of the same version")
+			WithHint("sign again with a client of the same version as the supervisor")
 	}
 	if err := who.is(p.Signer, p.Certificate, v.Roster, m); err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func TestErrorWithoutHintGetsThatOfItsCode(t *testing.T) {
 		err  error
 		hint string
 	}{
-		{writ.Errorf(writ.CodeConflict, "no"), "Look at it again, then decide."},
+		{writ.Errorf(writ.CodeConflict, "no"), "Look at the object again, then decide."},
 		{writ.Errorf(writ.CodeResourceBusy, "no"), "writ explain RESOURCE_BUSY"},
 		{writ.Errorf(writ.CodeConflict, "no").WithHint("wait"), "wait"},
 		{writ.Errorf(writ.CodeUsage, "no"), ""},
