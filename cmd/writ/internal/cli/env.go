@@ -89,8 +89,8 @@ func (f *ClientFlags) Overrides() config.Context {
 	}
 }
 
-// NamesNothing reports whether no cluster is selected: the file has no context, name (the context of --context) is
-// empty, and no flag in over selects one. A project alone does not select a cluster.
+// NamesNothing reports whether no cluster is selected: the file has no context, `name` (the context of --context) is
+// empty, and no flag in `over` selects one. A project alone does not select a cluster.
 func NamesNothing(file *config.File, name string, over config.Context) bool {
 	return len(file.Contexts) == 0 && name == "" && len(over.Servers) == 0 && over.Cluster == "" && over.Key == ""
 }

@@ -50,10 +50,10 @@ func eachAddress(s string, hide func(scheme, address string) string) string {
 // sentence.
 func addressEnd(s string) int { return len(strings.TrimRight(s[:runEnd(s)], ".,:;!?")) }
 
-// runEnd returns the end of the address at the start of s. An address ends at white space, a control character, a quote,
-// an angle bracket, an escaped line end, tab or quote, or the next address of a list. A single quote inside a word
-// belongs to the address, because passwords may contain one. The placeholder also belongs to the address, although it
-// contains spaces.
+// runEnd returns the end of the address at the start of s. An address ends at white space, a control character, a
+// quote, an angle bracket, an escaped line end, tab or quote, or the next address of a list. A single quote inside a
+// word belongs to the address, because passwords may contain one. The placeholder also belongs to the address, although
+// it contains spaces.
 func runEnd(s string) int {
 	for i := 0; i < len(s); i++ {
 		rest := s[i:]

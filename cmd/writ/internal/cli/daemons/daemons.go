@@ -70,12 +70,12 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 	f.StringVar(&ledger, "ledger", "",
 		"postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
-	serve.MetricsFlag(c, &metrics, "On other addresses than loopback it uses TLS, as --listen does")
+	serve.MetricsFlag(c, &metrics, "On other addresses than loopback the port uses TLS, as --listen does")
 	f.StringVar(&publicURL, "public-url", "",
 		"address for supervisors and browsers; the listen address if unset")
 	f.StringVar(&tlsCert, "tls-cert", "",
 		"file (PEM) with a certificate for browsers and curl, and its chain, such as fullchain.pem of certbot. It is read again when it changes")
-	f.StringVar(&tlsKey, "tls-key", "", "file (PEM) with the key of that certificate")
+	f.StringVar(&tlsKey, "tls-key", "", "file (PEM) with the key of the certificate in --tls-cert")
 	f.StringSliceVar(&rosters, "roster", nil,
 		"files with signed rosters, oldest first, instead of those in the data directory")
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
@@ -143,7 +143,7 @@ It keeps a link to the coordinators. If they are unavailable, the datacenter con
 	cli.DataFlag(c, &s.Data)
 	f.StringVar(&s.Name, "dc", "", "name of the datacenter, for the registration")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "addresses of coordinators")
-	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file, which only the first start needs")
+	f.StringVar(&join, "join", "", "token from writ dc add, for the first start only; @FILE reads the token from a file")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	serve.RedisFlags(c, &s.Redis)
 	f.StringVar(&s.RedisListen, "redis-listen", "",
@@ -153,7 +153,8 @@ It keeps a link to the coordinators. If they are unavailable, the datacenter con
 	f.StringVar(&s.Journal, "journal", "",
 		"postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
-	serve.MetricsFlag(c, &metrics, "On other addresses than loopback it uses TLS, with a certificate of the supervisor")
+	serve.MetricsFlag(c, &metrics,
+		"On other addresses than loopback the port uses TLS, with the certificate of the supervisor")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil,
 		"names at which nodes reach the supervisor, in addition to addresses and the name of this machine")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", quota.DefaultMaxRuns,

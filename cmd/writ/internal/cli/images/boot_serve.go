@@ -109,7 +109,7 @@ again.`,
 	f.StringVar(&b.URL, "url", "", "address of the server for machines, http://HOST:PORT; by default the address in their request")
 	f.StringVar(&b.TLSCert, "tls-cert", "",
 		"file (PEM) with a certificate that iPXE and the image trust, and its chain. It is read again when it changes")
-	f.StringVar(&b.TLSKey, "tls-key", "", "file (PEM) with the key of that certificate")
+	f.StringVar(&b.TLSKey, "tls-key", "", "file (PEM) with the key of the certificate in --tls-cert")
 	f.StringSliceVar(&b.AllowedHosts, "allowed-host", nil,
 		"names at which machines and operators reach the server, in addition to addresses, the name of this machine and --url")
 	f.StringVar(&report, "report", "",

@@ -86,7 +86,7 @@ machines.`,
 	f := c.Flags()
 	f.StringVar(&source, "image", "writ-node.efi", "the node image")
 	f.StringVar(&dir, "dir", "", "directory to write to")
-	f.StringVar(&at, "url", "", "address of that directory for machines, https://HOST/PATH")
+	f.StringVar(&at, "url", "", "address at which machines find --dir, https://HOST/PATH")
 	machine.addShared(c)
 	_ = c.MarkFlagRequired("dir")
 	_ = c.MarkFlagRequired("url")

@@ -178,7 +178,8 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&key, "key", "", "their public key: a file with one key, or the key itself, without options")
+	f.StringVar(&key, "key", "",
+		"public key of the person or machine: a file with one key, or the key itself, without options")
 	f.StringSliceVar(&roles, "role", nil, "viewer, deployer, operator or admin (repeatable)")
 	f.StringSliceVar(&projects, "project", nil,
 		"name or id of a project, '*' for all (repeatable); by default the project of the context")

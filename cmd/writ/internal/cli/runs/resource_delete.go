@@ -42,7 +42,7 @@ makes the resource again with its next revision that names it.`,
 	cli.DatacenterFlag(env, c, &f.datacenter, "datacenter of the resource")
 	flags := c.Flags()
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
-	flags.DurationVar(&f.timeout, "timeout", 0, "longest time to watch the run; it continues (exit code 6)")
+	flags.DurationVar(&f.timeout, "timeout", 0, "longest time to watch the run, which then continues (exit code 6)")
 	cli.InRange(flags, "timeout", &f.timeout, time.Millisecond, cli.Longest)
 	return c
 }

@@ -39,7 +39,7 @@ type datacenterFlags struct {
 
 func (p *datacenterFlags) add(env *cli.Env, c *cobra.Command) {
 	cli.DatacenterFlag(env, c, &p.datacenter, "name or id of the datacenter")
-	c.Flags().BoolVar(&p.all, "all-dcs", false, "in every datacenter of the roster")
+	c.Flags().BoolVar(&p.all, "all-dcs", false, "in every enabled datacenter of the roster")
 	c.MarkFlagsMutuallyExclusive("dc", "all-dcs")
 }
 
@@ -67,15 +67,15 @@ func secretSetCommand(env *cli.Env) *cobra.Command {
 		Use:   "set NAME",
 		Short: "Set a secret of a project, or replace its value",
 		Long: `Encrypts a value to the supervisor of a datacenter, signs it, and submits it as the next version of the
-secret. Only the supervisor can decrypt it. When a job needs it, the supervisor encrypts it to the node of the job.
-You need the role admin in the project.
+secret. Only the supervisor can decrypt the value. When a job needs the secret, the supervisor encrypts the value to
+the node of the job. You need the role admin in the project.
 
-Enter the value at a prompt without an echo, or pass it on standard input, where one trailing line feed is removed.
---file reads a file unchanged. A value is text of at most 32 KiB; encode other data. A value is never an argument,
-because every process of the host could read it.
+Enter the value at a prompt without echo, or pass it on standard input. One line ending at the end of standard input
+is removed; --file reads a file unchanged. A value is text of at most 32 KiB; encode other data. A value is never an
+argument, because every process of the host could read it.
 
-A script reads the value with run.secret("NAME"). It gets the version that was newest at its signing. Sign and
-submit scripts again after you set a new value. Accepted runs keep their version.`,
+A script reads the value with run.secret("NAME"). It gets the version that was newest when the script was signed. Sign
+and submit scripts again after you set a new value. Accepted runs keep their version.`,
 		Example: "  writ secret set db-password --project web-shop\n  openssl rand -base64 24 | writ secret set db-password --all-dcs\n  writ secret set tls-key --file web.key --dc dc1",
 		Args:    nameAlone,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -91,7 +91,7 @@ submit scripts again after you set a new value. Accepted runs keep their version
 		},
 	}
 	where.add(env, c)
-	c.Flags().StringVar(&file, "file", "", "file with the value, which is used unchanged")
+	c.Flags().StringVar(&file, "file", "", "file with the value; its content is used unchanged")
 	return c
 }
 
@@ -283,8 +283,8 @@ func secretRemoveCommand(env *cli.Env) *cobra.Command {
 		Use:   "remove NAME[@VERSION]",
 		Short: "Remove a secret, or its versions up to a given one",
 		Long: `Removes the value of a secret from a datacenter: all versions, or with @VERSION this version and all earlier
-ones. Unsent calls that need it fail. Containers and databases that received the value keep it, so change it there
-first.`,
+versions. Unsent calls that need a removed version fail. Containers and databases that received the value keep the
+value, so change it there first.`,
 		Example: "  writ secret remove db-password@2 --project web-shop\n  writ secret remove api-key --all-dcs",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -96,7 +96,7 @@ func RedisFlags(c *cobra.Command, s *redisqueue.Server) {
 		"address of the datacenter's Redis; rediss:// for TLS. @FILE reads it from a file, which keeps a password secret")
 	f.StringVar(&s.CA, "redis-ca", "", "file with the CA of Redis; by default the CAs of the system")
 	f.StringVar(&s.Certificate, "redis-cert", "", "file with the certificate to show to Redis")
-	f.StringVar(&s.Key, "redis-key", "", "file with the key of that certificate")
+	f.StringVar(&s.Key, "redis-key", "", "file with the key of the certificate in --redis-cert")
 	cli.FromEnvironment(f, "redis", "redis-ca", "redis-cert", "redis-key")
 }
 

@@ -194,7 +194,7 @@ func (r RunReasons) Text() string {
 	return b.String()
 }
 
-// writeNext writes the command to type next, and its effect, unless does is empty. If first is not empty, it is the
+// writeNext writes the command to type next, and its effect unless `does` is empty. If `first` is not empty, it is the
 // step to try before the command.
 func writeNext(b *strings.Builder, indent, first, command, does string) {
 	if first != "" {
