@@ -291,7 +291,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeTokenSpent, Denied, false, 403, ExitDenied,
-		"The join token has admitted as many nodes as it may: one, or the number set by its creator.",
+		"The join token has admitted its maximum number of nodes: one, or the number set by its creator.",
 		"Create another token with `writ token create`.",
 	},
 	{
@@ -554,7 +554,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeDriverRefused, Failed, false, 422, ExitFailed,
-		"The tool or the kernel of the node rejected the work, and would reject another attempt, so there is none.",
+		"The tool or the kernel of the node rejected the work; another attempt would have the same result.",
 		"The message has the reason: change the script or the node, then submit again.",
 	},
 	{

@@ -85,7 +85,7 @@ Packaged programs lack this command: build writ from source.`,
 	f.DurationVar(&s.Within, "within", 20*time.Second, "maximum duration for which a measurement submits runs")
 	cli.InRange(f, "within", &s.Within, time.Millisecond, cli.Longest)
 	f.StringSliceVar(&s.Beside, "beside", nil, "program with more systems to measure, which `task peers` builds (repeatable)")
-	f.BoolVar(&s.TLS, "tls", false, "also measure writ with TLS, as it is used between hosts")
+	f.BoolVar(&s.TLS, "tls", false, "also measure writ with TLS, as between hosts")
 	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean interval at which bare asynq polls its empty queue")
 	cli.InRange(f, "asynq-poll", &s.AsynqPoll, minAsynqPoll, cli.Longest)
 	f.StringVar(&s.Data, "data", "",
