@@ -196,7 +196,7 @@ func TestOnlyApprovedNodeOpensItsAccount(t *testing.T) {
 // Somebody deletes an account at the queue, which is not restarted.
 //
 // Promise: Nodes and Redis: A node's deleted account at Redis is restored within seconds.
-// How: The supervisor compares all accounts every 5 s, and at once after a restart of Redis.
+// How: The supervisor compares all accounts every 3 s, and at once after a restart of Redis.
 func TestDeletedAccountIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
@@ -212,7 +212,7 @@ func TestDeletedAccountIsRestored(t *testing.T) {
 		}
 		keeper.mu.Lock()
 		defer keeper.mu.Unlock()
-		if keeper.applies > 5 {
+		if keeper.applies > 8 {
 			t.Errorf("%d comparisons of all accounts in 20 s", keeper.applies)
 		}
 	})

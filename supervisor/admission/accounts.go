@@ -29,7 +29,7 @@ const (
 	// the accounts.
 	accountsInterval = time.Second
 	// applyInterval is the time between two updates of all accounts if neither the nodes nor the queue have changed.
-	applyInterval = 5 * time.Second
+	applyInterval = 3 * time.Second
 	// applyWithin limits the duration of one update.
 	applyWithin = 5 * time.Second
 )
