@@ -51,24 +51,33 @@ func killedAt(t *testing.T, s *fixture, h *host, step string, job *writ.Job) (di
 // A runner that ends after it has recorded the answer has not deleted the result of the program. The result may contain
 // the output of the program, and no later call would need it.
 func TestResultIsDeletedAfterTheDeathOfTheRunner(t *testing.T) {
-	for delivery := 1; delivery <= 2; delivery++ {
-		synctest.Test(t, func(t *testing.T) {
-			s, h := newFixture(t), newHost()
-			job := s.job(1, "container.run", "web", nil)
-			dir := killedAt(t, s, h, afterFinished, job)
-			h.mu.Lock()
-			h.deleted = nil // as if the runner had ended before
-			h.mu.Unlock()
-			n := s.start(dir, h, nil)
-			job.Delivery = delivery
-			n.push(job)
-			n.await(job.JobKey)
+	for name, again := range map[string]func(n *node, job *writ.Job){
+		"the same delivery": func(*node, *writ.Job) {},
+		"a later delivery":  func(_ *node, job *writ.Job) { job.Delivery = 2 },
+		"the run has ended": func(n *node, job *writ.Job) {
+			n.tell(writ.Control{Cancels: map[writ.RunID]int64{job.Run: time.Now().Add(time.Hour).UnixMilli()}})
 			quiet(time.Second)
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if len(h.deleted) == 0 {
-				t.Errorf("delivery %d: the result remains", delivery)
-			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, h := newFixture(t), newHost()
+				job := s.job(1, "container.run", "web", nil)
+				dir := killedAt(t, s, h, afterFinished, job)
+				h.mu.Lock()
+				h.deleted = nil // as if the runner had ended before
+				h.mu.Unlock()
+				n := s.start(dir, h, nil)
+				again(n, job)
+				n.push(job)
+				n.await(job.JobKey)
+				quiet(time.Second)
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				if len(h.deleted) == 0 {
+					t.Error("the result remains")
+				}
+			})
 		})
 	}
 }

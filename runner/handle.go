@@ -119,11 +119,15 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 			j.keeper.deaths.Watch(w.driver, w.resource())
 		}
 	}()
-	if w.job.Delivery > 1 { // only a shortcut: the steps below would find the entry too
+	operation, known := catalog.Lookup(w.job.Operation)
+	resumes := known && operation.Repeat == catalog.Resume
+	if w.job.Delivery > 1 || resumes {
+		// For other jobs it is only a shortcut: the steps below would find the entry too. They do not reach it if the run
+		// has ended meanwhile.
 		entry, err := j.journal.Find(accepting, w.job.JobKey)
 		if err == nil && entry != nil && entry.Result != nil {
 			j.counts.repeated.Inc()
-			if o, known := catalog.Lookup(w.job.Operation); known && o.Repeat == catalog.Resume && j.decode(w) == nil {
+			if resumes && j.decode(w) == nil {
 				deleteResult(accepting, j.acts, w)
 			}
 			return entry.Result
@@ -137,7 +141,6 @@ func (j *jobs) carryOut(accepting context.Context, w *work) *writ.Result {
 		return j.acts.act(w)
 	case past.Entry != nil && past.Entry.Result != nil:
 		j.counts.repeated.Inc()
-		deleteResult(accepting, j.acts, w)
 		return past.Entry.Result
 	case past.Later:
 		return j.acts.refuse(accepting, w, writ.Errorf(writ.CodeAttemptGivenUp,
