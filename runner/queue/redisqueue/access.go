@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -67,13 +66,7 @@ func (i *interrupts) dialing(dial dialing) dialing {
 		i.mu.Lock()
 		i.conns[c] = true
 		i.mu.Unlock()
-		if raw, ok := conn.(syscall.Conn); ok { // go-redis uses it to detect closed idle connections
-			return struct {
-				*interruptible
-				syscall.Conn
-			}{c, raw}, nil
-		}
-		return c, nil
+		return withRaw(c, conn), nil
 	}
 }
 

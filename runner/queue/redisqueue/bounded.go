@@ -74,15 +74,21 @@ func dialBounded(dial dialing) dialing {
 		if err != nil {
 			return nil, err
 		}
-		b := &boundedConn{Conn: conn}
-		if raw, ok := conn.(syscall.Conn); ok { // go-redis uses it to detect closed idle connections
-			return struct {
-				*boundedConn
-				syscall.Conn
-			}{b, raw}, nil
-		}
-		return b, nil
+		return withRaw(&boundedConn{Conn: conn}, conn), nil
 	}
+}
+
+// withRaw adds the raw connection of inner to conn, which wraps inner. go-redis uses it to detect closed idle connections.
+func withRaw(conn, inner net.Conn) net.Conn {
+	type rawConn = syscall.Conn // a name that differs from net.Conn
+	raw, ok := inner.(rawConn)
+	if !ok {
+		return conn
+	}
+	return struct {
+		net.Conn
+		rawConn
+	}{conn, raw}
 }
 
 // boundedConn is a connection to Redis with limited replies. It parses RESP 2 and 3.

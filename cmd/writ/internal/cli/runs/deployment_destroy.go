@@ -108,8 +108,8 @@ func destroy(ctx context.Context, env *cli.Env, name string, f destroyFlags) err
 	}
 }
 
-// isNew reports whether resources include one that is not in agreed, and adds all of them. A large deployment is listed in
-// several rounds, and a hostile coordinator could list a resource of no deployment after the user has agreed.
+// isNew reports whether agreed lacks one of the resources, and adds all of them to agreed. A large deployment is listed
+// in several rounds, and a hostile coordinator could list a resource of no deployment after the user has agreed.
 func isNew(resources []writ.KeptResource, agreed map[string]bool) (found bool) {
 	for _, r := range resources {
 		name := string(r.Kind) + "/" + r.Name

@@ -113,7 +113,7 @@ func (p *Progress) noteRunning() {
 }
 
 func (p *Progress) callChanged(c writ.Call) {
-	if p.run != "" { // the event of the run follows those of its first calls
+	if p.run != "" { // the first calls have events before the run has one
 		p.noteRunning()
 	}
 	before, known := p.calls[c.Seq]
