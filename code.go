@@ -424,7 +424,7 @@ var Codes = []CodeInfo{
 		"The evaluation of the script crashed several times at the same place, usually because memory ran out.", "",
 	},
 	{
-		CodePlanMismatch, Conflict, false, 409, ExitConflict, "The run is bound to a plan, and the datacenter plans the script differently: the script, a parameter, the version of a secret or the version of writ has changed.",
+		CodePlanMismatch, Conflict, false, 409, ExitConflict, "The run is bound to a plan, and the datacenter plans the script differently. The script, a parameter, the version of a secret or the version of writ has changed.",
 		"Plan the script again with `writ plan`, then sign.",
 	},
 	{
