@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/internal/sqldb"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 )
 
@@ -57,7 +58,7 @@ func withRuns(t *testing.T, n int) (*Store, []ledger.Run) {
 // Also: TestPagesOfASearchAreBounded.
 func TestPagesOfASearchHaveEachRunOnce(t *testing.T) {
 	s, all := withRuns(t, 60)
-	rapid.Check(t, func(r *rapid.T) {
+	testenv.CheckProperty(t, func(r *rapid.T) {
 		pick := func(name string, values ...string) string { return rapid.SampledFrom(values).Draw(r, name) }
 		filter := ledger.RunFilter{
 			Text: pick("text", "", "cause", "cause 3", "replicas=1", "SIGNER-2", "none"), Signer: pick("signer", "", "signer-1"),

@@ -8,12 +8,13 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 )
 
 // Two readers of one stream would each get a part of its messages.
 func TestEachNodeHasOneReader(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		g := newGroups()
 		started := 0
 		g.run(func(*group) { started++ })
