@@ -9,6 +9,7 @@
 package registry
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/x509"
@@ -336,10 +337,18 @@ func (p *pull) open(ctx context.Context, d ocispec.Descriptor) (w content.Writer
 	return w, ref, nil
 }
 
+// writeSize is the number of bytes of one request to the store. The store answers each request before the next, so small
+// ones are slow: with 32 KiB, as io.Copy uses, a pull of 32 MiB takes 0.2 s longer.
+const writeSize = 1 << 20
+
 // write writes a blob of exactly this size and digest.
 func (p *pull) write(ctx context.Context, d ocispec.Descriptor, w content.Writer, ref string, from io.Reader) error {
 	sum := digest.SHA256.Digester()
-	n, err := io.Copy(io.MultiWriter(storeWriter{w}, sum.Hash()), io.LimitReader(from, d.Size+1))
+	buffer := bufio.NewWriterSize(storeWriter{w}, int(min(d.Size, writeSize)))
+	n, err := io.Copy(io.MultiWriter(buffer, sum.Hash()), io.LimitReader(from, d.Size+1))
+	if err == nil {
+		err = buffer.Flush()
+	}
 	if err == nil && (n != d.Size || sum.Digest() != d.Digest) {
 		err = mismatch(d.Digest, sum.Digest())
 	}
