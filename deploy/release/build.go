@@ -78,6 +78,10 @@ func (s *source) build(ctx context.Context, platforms []platform) (*builds, erro
 // tags lists the build tags of a release. grpcnotrace removes the traces of gRPC, which are rendered with templates.
 const tags = "release,grpcnotrace,netgo,osusergo"
 
+// profile is a CPU profile of all daemons under load. With it, the compiler makes calls that are frequent there cheaper,
+// which saves about a tenth of the CPU time of a call (measured with `writ bench`). `task profile` records it.
+const profile = "deploy/release/cpu.pgo"
+
 // compile builds a statically linked program. If the host has no C compiler for the platform, the program lacks the
 // drivers that need one.
 func (s *source) compile(ctx context.Context, p program) error {
@@ -91,7 +95,7 @@ func (s *source) compile(ctx context.Context, p program) error {
 		fmt.Fprintf(s.progress, "warning: %s is not on PATH, so writ for %s has no driver for btrfs\n", compilers[p.platform],
 			p)
 	}
-	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", tags, "-ldflags", flags, "-o", p.path, "./cmd/writ")
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-pgo", profile, "-tags", tags, "-ldflags", flags, "-o", p.path, "./cmd/writ")
 	c.Dir, c.Env, c.Stdout, c.Stderr = s.dir, environ, s.progress, s.progress
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("build writ for %s: %w", p, err)

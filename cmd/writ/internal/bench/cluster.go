@@ -36,8 +36,8 @@ const (
 // close even if begin fails.
 type cluster struct {
 	dir      string
-	profile  string // file for a CPU profile of the next supervisor, "" for none
-	profiles string // directory for profiles of runners, "" for none
+	profile  string // file for a CPU profile of the next supervisor; "" means a file in profiles
+	profiles string // directory for CPU profiles of all processes, "" for none
 	version  string
 	tls      bool // whether the link and the node's connections to Redis use TLS, as between hosts
 	log      *slog.Logger
@@ -150,7 +150,9 @@ func (s *cluster) startSupervisor() (err error) {
 	if s.journal != "" {
 		flags = append(flags, "--journal", "@"+s.journal)
 	}
-	flags = append(flags, optional("--profile", s.profile)...)
+	if flags = append(flags, optional("--profile", s.profile)...); s.profile == "" {
+		flags = append(flags, s.profileOf(SupervisorName)...)
+	}
 	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), redisAt(s.redis.URL), SupervisorName, flags...)
 	if err != nil {
 		return err
@@ -241,6 +243,14 @@ func (s *cluster) addRunners(names []string, slots int) error {
 	return awaitNodes(s.ctx, s.front, names)
 }
 
+// profileOf returns the flags that make a process write a CPU profile, if any.
+func (s *cluster) profileOf(name string) []string {
+	if s.profiles == "" {
+		return nil
+	}
+	return []string{"--profile", filepath.Join(s.profiles, name+".pprof")}
+}
+
 // startRunner starts a process that joins and serves nodes.
 func (s *cluster) startRunner(names []string, slots int) (*child, error) {
 	token, err := s.token(len(names))
@@ -251,10 +261,6 @@ func (s *cluster) startRunner(names []string, slots int) (*child, error) {
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		return nil, fmt.Errorf("write the token: %w", err)
 	}
-	profile := ""
-	if s.profiles != "" {
-		profile = filepath.Join(s.profiles, RunnerName+".pprof")
-	}
 	redis := redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL
 	if s.tls {
 		redis = "rediss://" + s.redisAt + "/0"
@@ -263,5 +269,5 @@ func (s *cluster) startRunner(names []string, slots int) (*child, error) {
 		"--data", s.dir, "--name", strings.Join(names, ","), "--supervisor", "http://" + s.nodeAPI, "--join", "@" + file,
 		"--slots", strconv.Itoa(slots),
 	}
-	return startChild(s.ctx, s.logs, new(memory), redisAt(redis), RunnerName, append(flags, optional("--profile", profile)...)...)
+	return startChild(s.ctx, s.logs, new(memory), redisAt(redis), RunnerName, append(flags, s.profileOf(RunnerName)...)...)
 }

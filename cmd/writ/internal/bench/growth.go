@@ -30,6 +30,7 @@ type Growth struct {
 	History     int           // ended runs in the ledger of a coordinator whose lists are measured; 0 skips it
 	Requests    int           // requests per list
 	Postgres    string        // address of a server for journals and ledger, "" for files
+	Profiles    string        // directory for CPU profiles of the processes of the first size, "" for none
 	Idle        time.Duration // duration of the measurement without work
 	Within      time.Duration // time limit for submitting the runs of a measurement
 	Data        string        // data directory, which must be empty or missing
@@ -75,7 +76,7 @@ type BacklogReport struct {
 
 // Run runs the benchmark. After an error, it also returns the results so far.
 func (g *Growth) Run(ctx context.Context) (r GrowthReport, err error) {
-	if err := emptyDir(g.Data); err != nil {
+	if err := errors.Join(emptyDir(g.Data), makeProfiles(g.Profiles)); err != nil {
 		return r, err
 	}
 	r.Slots = g.Slots
@@ -113,6 +114,9 @@ func (g *Growth) sizes() (all []SizeReport) {
 func (g *Growth) size(ctx context.Context, dir string, size *SizeReport, r *GrowthReport) (err error) {
 	g.Note("datacenters: %d, nodes of each: %d", size.Datacenters, size.Nodes)
 	like := cluster{dir: dir, version: g.Version, log: g.Log, logs: g.Errors}
+	if len(r.Sizes) == 0 {
+		like.profiles = g.Profiles
+	}
 	o, err := beginSite(ctx, like, size.Datacenters, g.Postgres)
 	defer func() { err = errors.Join(err, o.close()) }()
 	if err != nil {

@@ -61,11 +61,7 @@ func (o *own) close() (err error) {
 
 // begin starts the datacenter whose speed is compared with other systems.
 func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
-	c := &cluster{dir: s.Data, profiles: s.Profiles}
-	if s.Profiles != "" {
-		c.profile = filepath.Join(s.Profiles, SupervisorName+".pprof")
-	}
-	o, err := s.beginOwn(ctx, c)
+	o, err := s.beginOwn(ctx, &cluster{dir: s.Data, profiles: s.Profiles})
 	if err != nil {
 		return o, err
 	}

@@ -48,6 +48,7 @@ func (s *served) begin(ctx context.Context, dir string, of *owner, like *cluster
 	if s.ledger != "" {
 		flags = append(flags, "--ledger", "@"+s.ledger)
 	}
+	flags = append(flags, like.profileOf(CoordinatorName)...)
 	s.process, err = startChild(ctx, like.logs, new(memory), nil, CoordinatorName, flags...)
 	if err != nil {
 		return err

@@ -117,15 +117,21 @@ type system interface {
 	cpu() (map[string]time.Duration, error)
 }
 
+// makeProfiles makes the directory of profiles, unless its path is "".
+func makeProfiles(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of profiles: %w", err)
+	}
+	return nil
+}
+
 // Run runs the benchmark. After an error, it also returns the results so far.
 func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
-	if err := emptyDir(s.Data); err != nil {
+	if err := errors.Join(emptyDir(s.Data), makeProfiles(s.Profiles)); err != nil {
 		return r, err
-	}
-	if s.Profiles != "" {
-		if err := os.MkdirAll(s.Profiles, 0o700); err != nil {
-			return r, fmt.Errorf("make the directory of profiles: %w", err)
-		}
 	}
 	r = SpeedReport{Runs: s.Runs, InFlight: s.InFlight, Slots: s.Slots, Rounds: s.Rounds, AsynqPollMS: float64(s.AsynqPoll) / float64(time.Millisecond)}
 	if r.Machine, err = thisMachine(s.Data); err != nil {

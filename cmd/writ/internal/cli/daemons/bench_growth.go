@@ -98,6 +98,7 @@ runs per second fall with the CPU time of all of them.`,
 	cli.InRange(f, "idle", &g.Idle, time.Millisecond, cli.Longest)
 	f.DurationVar(&g.Within, "within", 20*time.Second, "time limit for the submissions of each measurement")
 	cli.InRange(f, "within", &g.Within, time.Millisecond, cli.Longest)
+	f.StringVar(&g.Profiles, "profile", "", "directory for CPU profiles of the processes of the first size")
 	f.StringVar(&g.Data, "data", "",
 		"directory for all files, which is kept; by default a temporary one, which is deleted")
 	l.Add(c, "error")
