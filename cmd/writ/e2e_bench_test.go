@@ -63,8 +63,14 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 			t.Errorf("the CPU of %s was not measured: %v", part, r.Systems[0].Together.CPUOf)
 		}
 	}
-	for _, name := range []string{"supervisor.pprof", "runner.pprof"} {
-		if info, err := os.Stat(filepath.Join(profiles, name)); err != nil || info.Size() == 0 {
+	areProfiles(t, profiles, "supervisor", "runner")
+}
+
+// areProfiles checks that a benchmark wrote profiles of processes.
+func areProfiles(t *testing.T, dir string, processes ...string) {
+	t.Helper()
+	for _, name := range processes {
+		if info, err := os.Stat(filepath.Join(dir, name+".pprof")); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -166,11 +172,13 @@ func growth(t *testing.T, more ...string) (r bench.GrowthReport) {
 // TestBenchGrowthMeasuresTwoNodes measures a small site: every process is measured, idle and with each workload.
 func TestBenchGrowthMeasuresTwoNodes(t *testing.T) {
 	t.Parallel()
-	r := growth(t, "--idle", "6s") // nodes without jobs send each command every 5 s
+	profiles := t.TempDir()
+	r := growth(t, "--profile", profiles, "--idle", "6s") // nodes without jobs send each command every 5 s
 	if len(r.Sizes) != 1 || r.Sizes[0].Datacenters != 1 || r.Sizes[0].Backlog != nil || r.Histories != nil {
 		t.Fatalf("%+v", r)
 	}
 	checkSize(t, r.Sizes[0])
+	areProfiles(t, profiles, "coordinator", "supervisor", "runner")
 }
 
 // TestBenchGrowthMeasuresEveryPart measures a site with waiting runs, one with two datacenters, and a long history.
