@@ -16,15 +16,21 @@ func Choose(r Request, nodes []Candidate) Decision {
 	r.twice, r.labels, r.explain = repeated(r.Ports), slices.Sorted(maps.Keys(r.Labels)), false
 	best, fit := -1, 0
 	for i := range nodes {
+		// A comparison is cheaper than refuse, which decides only about nodes that would be the best. The first two suitable
+		// nodes show whether there is a choice.
+		better := best < 0 || compare(&r, &nodes[i], &nodes[best]) < 0
+		if !better && fit > 1 {
+			continue
+		}
 		if against, _ := refuse(&r, &nodes[i]); against.Code != "" {
 			continue
 		}
-		if fit++; best < 0 || compare(&r, &nodes[i], &nodes[best]) < 0 {
+		if fit++; better {
 			best = i
 		}
 	}
 	if best >= 0 {
-		return Decision{Node: nodes[best].ID, Fit: fit, Preferred: nodes[best].ID == r.Prefer}
+		return Decision{Node: nodes[best].ID, Only: fit == 1, Preferred: nodes[best].ID == r.Prefer}
 	}
 	r.explain = true
 	return none(&r, nodes)

@@ -2,10 +2,14 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"writ"
+	"writ/internal/test/testenv"
 )
 
 func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
@@ -89,6 +93,43 @@ func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestChooseComparesAllNodes compares with a decision that sorts all suitable nodes.
+func TestChooseComparesAllNodes(t *testing.T) {
+	t.Parallel()
+	testenv.CheckProperty(t, func(t *rapid.T) {
+		names := rapid.Permutation([]string{"a", "b", "c", "d", "e", "f"}).Draw(t, "names")
+		few := func(what string) int64 { return rapid.Int64Range(0, 2).Draw(t, what) }
+		nodes := make([]Candidate, rapid.IntRange(1, len(names)).Draw(t, "nodes"))
+		for i := range nodes {
+			nodes[i] = Candidate{
+				Node: &writ.Node{
+					ID: writ.NodeID(names[i]), Name: names[i], Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen,
+					Liveness: writ.LivenessReady,
+				},
+				Free: writ.Capacity{CPUs: few("CPUs"), MemoryMiB: few("MiB"), DiskGiB: few("GiB")}, Open: int(few("open")),
+			}
+		}
+		r := Request{Need: writ.Capacity{CPUs: 1}, Prefer: writ.NodeID(rapid.SampledFrom(names).Draw(t, "preferred"))}
+		var fitting []Candidate
+		for i := range nodes {
+			if nodes[i].Free.CPUs > 0 {
+				fitting = append(fitting, nodes[i])
+			}
+		}
+		slices.SortFunc(fitting, func(a, b Candidate) int { return compare(&r, &a, &b) })
+		got := Choose(r, nodes)
+		if len(fitting) == 0 {
+			if got.Node != "" {
+				t.Fatalf("%s is chosen, and no node is suitable", got.Node)
+			}
+			return
+		}
+		if got.Node != fitting[0].ID || got.Only != (len(fitting) == 1) {
+			t.Fatalf("choose = %s, only %v; want %s of %d", got.Node, got.Only, fitting[0].ID, len(fitting))
+		}
+	})
 }
 
 // TestReasonIsShort checks that a reason, which every waiting call stores, does not grow with the datacenter.

@@ -51,7 +51,7 @@ type Decision struct {
 	// Later means that an unsuitable node may become suitable by itself, so the calls wait. Otherwise they fail.
 	Later      bool
 	Why        writ.Reason        // ReasonNoNode if no node is suitable
-	Fit        int                // number of suitable nodes
+	Only       bool               // no other node is suitable
 	Unsuitable []writ.NodeVerdict // if none is suitable: all nodes, or only Request.Node
 	Preferred  bool               // Node is Request.Prefer
 	Bound      bool               // a resource of the group was on the node before

@@ -371,7 +371,7 @@ func explain(t *Step, op *catalog.Operation, c *journal.Call, out *writ.Previewe
 		out.Reason = "the script requests this node"
 	case v.Preferred:
 		out.Reason = "near the other resources of the run"
-	case v.Fit == 1:
+	case v.Only:
 		out.Reason = "the only suitable node"
 	default:
 		out.Reason = "the least busy suitable node"

@@ -272,7 +272,7 @@ func (t *placer) failUnplaced(group []*journal.Call, w *groupRequest, v placemen
 	none := placement.NoCapacity(w.Request, v)
 	elsewhere := w.Request
 	elsewhere.Node, elsewhere.Bound = "", false
-	split := w.pinned != "" && placement.Choose(elsewhere, t.candidates).Fit > 0
+	split := w.pinned != "" && placement.Choose(elsewhere, t.candidates).Node != ""
 	for _, c := range group {
 		setVerdict(t.Step, c, v)
 		why := *none
