@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"writ"
@@ -55,9 +56,15 @@ func BenchmarkDispatch(b *testing.B) {
 // recorder is a queue that records the removals and messages that it receives. It withdraws the tasks in there.
 type recorder struct {
 	queue.Queue
-	there []string
-	err   error
-	sent  int
+	there   []string
+	err     error
+	sent    int
+	removed []queue.Message
+}
+
+func (r *recorder) Acknowledge(_ context.Context, messages ...queue.Message) error {
+	r.removed = append(r.removed, messages...)
+	return nil
 }
 
 func (r *recorder) Send(context.Context, queue.Stream, []byte) error {
@@ -72,6 +79,55 @@ func (r *recorder) Withdraw(_ context.Context, _ writ.NodeID, ids ...string) (wi
 		}
 	}
 	return withdrawn, r.err
+}
+
+// TestAcknowledgementsOfANodeShareAMessage checks that a node with few results at a time gets one message for several
+// of them, within half a second, and that many results are acknowledged at once.
+func TestAcknowledgementsOfANodeShareAMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := &recorder{}
+		o := New(Config{Key: key, Queue: q, Warnings: ratelog.New(slog.New(slog.DiscardHandler))})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- o.RunAcks(ctx) }()
+		results := func(node writ.NodeID, n int) {
+			for i := range n {
+				r := mail.Arrival{Node: node, Message: queue.Message{ID: fmt.Sprint(i), Body: []byte("a result")}}
+				o.Put(nil, []mail.Arrival{r}, Stops{})
+			}
+			o.Flush()
+		}
+		after := func(wait time.Duration, sent, removed int) {
+			t.Helper()
+			time.Sleep(wait)
+			synctest.Wait()
+			if q.sent != sent || len(q.removed) != removed {
+				t.Errorf("%d messages to nodes, %d removed from the queue, want %d and %d", q.sent, len(q.removed), sent, removed)
+			}
+		}
+		results("a", 1)
+		after(200*time.Millisecond, 0, 0)
+		results("a", 2)
+		results("b", 1)
+		after(350*time.Millisecond, 1, 3)
+		after(200*time.Millisecond, 2, 4)
+		results("a", acksAtOnce)
+		after(ackTogether, 3, 4+acksAtOnce)
+		for _, m := range q.removed {
+			if m.Body != nil {
+				t.Error("the body of a result stays in memory until its acknowledgement")
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestStopsReportWithdrawnJobs(t *testing.T) {
