@@ -109,7 +109,7 @@ type Outcome struct {
 	Calls   []NewCall      `json:"calls,omitempty"`
 	Logs    []string       `json:"logs,omitempty"` // the log lines of the run after the first Inputs.Logged
 	Waiting []int          `json:"waiting,omitempty"`
-	Handled []int          `json:"handled,omitempty"` // calls whose .err was read, ascending
+	Handled []int          `json:"handled,omitempty"` // failed calls whose .err was read, ascending
 	Output  map[string]any `json:"output,omitempty"`
 	Failure *writ.Failure  `json:"failure,omitempty"`
 }

@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"writ"
@@ -34,6 +35,13 @@ func (p *programs) find(digest writ.Digest) *compiled {
 		p.moved()
 	}
 	return c
+}
+
+// has reports whether a compiled program is stored.
+func (p *programs) has(c *compiled) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.list.list, func(one used[*compiled]) bool { return one.value == c })
 }
 
 // moved releases the VM of the program that has just moved behind the keptVMs most recently used programs. The caller

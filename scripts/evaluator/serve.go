@@ -76,7 +76,7 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 	if err := writeFrame(out, greeting{Layers: layers}); err != nil {
 		return err
 	}
-	kept := memory{journals: journals{most: maxJournals}, used: used}
+	kept := newMemory(used)
 	in = bufio.NewReaderSize(in, mostRequests) // most lists need one read
 	answers := bufio.NewWriterSize(out, mostAnswers)
 	for {
@@ -157,9 +157,14 @@ func writeFrame(out io.Writer, v any) error {
 
 // memory is the state of a child between requests.
 type memory struct {
-	programs programs
-	journals journals
-	used     func() time.Duration // returns the CPU time of the process
+	programs  programs
+	journals  journals
+	suspended suspendedPasses
+	used      func() time.Duration // returns the CPU time of the process
+}
+
+func newMemory(used func() time.Duration) *memory {
+	return &memory{journals: journals{most: maxJournals}, suspended: suspendedPasses{most: maxSuspended}, used: used}
 }
 
 func (m *memory) answer(r *request) (*answer, error) {
@@ -205,11 +210,9 @@ func (m *memory) pass(r *request) (*answer, error) {
 		return a, nil
 	}
 	m.journals.storeInputs(r.Run, inputs)
-	now := *inputs
-	now.Logged = r.Logged
 	ctx, done := m.bound(r)
 	defer done()
-	outcome, err := c.pass(ctx, now, journal)
+	outcome, err := m.suspended.evaluate(ctx, m.suspended.take(r.Run), c, inputs, &r.Journal, journal, r.Logged)
 	if errors.Is(err, errQuantum) {
 		a.Stopped = true
 		return a, nil
@@ -229,6 +232,7 @@ func (m *memory) program(r *request) (c *compiled, took time.Duration) {
 	}
 	before := m.used()
 	c = m.programs.compile(r.Program, r.Bundle)
+	m.suspended.dropUnless(m.programs.has) // so that they keep no program in memory
 	return c, max(m.used()-before, 1)
 }
 

@@ -198,3 +198,60 @@ func TestChildReceivesEachResultOnce(t *testing.T) {
 		t.Errorf("the child received %d entries for a journal of %d", n, calls)
 	}
 }
+
+// The child of a run dies while its pass is suspended. The next child begins the pass anew.
+func TestSuspendedPassEndsWithItsChild(t *testing.T) {
+	pool := newPool(t, 1)
+	script := bundle(`node := import("node"); run := import("run")
+for i := 0; i < 1000; i++ {}
+for i := 0; i < 12; i++ { h := node.facts(); run.log(i, h.err ? h.err.message : h.hostname) }
+run.output({n: 1 + 1})`)
+	inputs := everything
+	var journal []scripts.Entry
+	var child int
+	for pass := range 20 {
+		o := agree(t, pool, inputs, script, journal)
+		if o.Status == scripts.Completed {
+			return
+		}
+		inputs.Logged += len(o.Logs)
+		for _, c := range o.Calls {
+			journal = append(journal, succeeded(c))
+		}
+		switch pass {
+		case 5:
+			child = onlyChild(t, pool)
+			killOnlyChild(t, pool)
+		case 6:
+			if onlyChild(t, pool) == child {
+				t.Fatal("the child has not died")
+			}
+		}
+	}
+	t.Fatal("the run does not end")
+}
+
+// Scripts hold as much memory as they can while their passes are suspended. The child lives, and other runs get their
+// outcomes.
+//
+// Promise: Limits: Suspended passes of hostile scripts do not end their child.
+func TestSuspendedPassesLeaveRoomForOthers(t *testing.T) {
+	pool := newPool(t, 1)
+	for i, text := range []string{
+		`x := "x"; for len(x) < 100000 { x += x }; all := []; for i := 0; i < 80; i++ { all = append(all, x + i) }`,
+		`all := []; for i := 0; i < 10000; i++ { all = append(all, {a: 1, b: [i]}) }`,
+		`all := []; for i := 0; i < 12000; i++ { x := i; all = append(all, func() { return x }) }`,
+		`all := {}; for i := 0; i < 12000; i++ { all["key" + i] = i }`,
+		`f := func(n) { a := [n, n]; return n == 0 ? import("node").ping().err : [f(n - 1), a] }; for i := 0; i < 5000; i++ {}; f(600)`,
+	} {
+		for run := range 12 {
+			inputs := everything
+			inputs.Run = writ.RunID(fmt.Sprint("heavy-", i, "-", run))
+			o, err := pool.Pass(t.Context(), bundle(text+"\nimport(\"node\").ping().err"), inputs, nil)
+			if err != nil || o.Status != scripts.Waiting {
+				t.Fatalf("script %d, run %d: %+v %v", i, run, o.Failure, err)
+			}
+			finish(t, pool, bundle(facts))
+		}
+	}
+}

@@ -27,19 +27,24 @@ type pass struct {
 	sizes   []int           // of their values, in bytes
 	vm      *tengo.VM
 	files   *parser.SourceFileSet
+	intact  bool // the VM has ended without an error
 
-	meter   meter
-	seq     int // of the last call
-	bytes   int // of all results, and of the arguments of all calls so far
-	encoded []byte
-	calls   []scripts.NewCall
-	logs    []string
-	reads   callReads
-	output  map[string]any
+	meter    meter
+	seq      int // of the last call
+	bytes    int // of all results, and of the arguments of all calls so far
+	encoded  []byte
+	calls    []scripts.NewCall
+	lines    int      // number of log lines, including the omitted lines
+	logs     []string // the lines after the first inputs.Logged
+	lastRead spot     // where the script last read a result for the first time
+	handled  []int    // failed calls whose .err was read, ascending
+	output   map[string]any
 	// suspended is the wait that stopped the VM and ended the pass.
 	suspended *suspension
+	waiting   *waiting // nil if the pass ends at its first wait
 	images    signedImages
 	named     names     // resources that the calls name; unused if inputs.Prune is empty
+	made      []*handle // all calls; unused if inputs.Prune is empty
 	pruning   bool      // the script has ended, and its resources are deleted
 	record    *record   // the parameters, after the first read
 	plan      *planning // nil outside of plans
@@ -60,9 +65,7 @@ var (
 // The script may make at most inputs.MaxCalls calls, and only of operations in inputs.Allow. The zero Inputs allow no
 // calls.
 func (p *Program) Pass(ctx context.Context, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
-	run := &pass{
-		inputs: inputs, meter: newMeter(), reads: newCallReads(len(journal)), images: signedImages{named: inputs.Images},
-	}
+	run := newPass(inputs)
 	err := run.read(journal)
 	if err == nil {
 		err = run.evaluate(ctx, p)
@@ -71,6 +74,10 @@ func (p *Program) Pass(ctx context.Context, inputs scripts.Inputs, journal []scr
 		return scripts.Outcome{}, context.Cause(ctx)
 	}
 	return run.outcome(err), nil
+}
+
+func newPass(inputs scripts.Inputs) *pass {
+	return &pass{inputs: inputs, meter: newMeter(), images: signedImages{named: inputs.Images}}
 }
 
 // read stores the journal in order. It sorts a copy if necessary.
@@ -95,20 +102,24 @@ func (p *pass) read(journal []scripts.Entry) error {
 }
 
 // evaluate runs the program until its end, its first wait or its failure.
-func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
+func (p *pass) evaluate(ctx context.Context, program *Program) error {
 	m := program.machine(p)
-	p.vm, p.files = m.vm, &m.files
 	inTime := context.AfterFunc(ctx, p.vm.Abort)
+	err := p.run()
+	program.release(m, p, inTime())
+	return err
+}
+
+// run runs the VM of the pass, and then deletes the resources in inputs.Prune.
+func (p *pass) run() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			inTime()
+			p.intact = false
 			err = &crash{cause: r, frames: p.frames()}
 		}
 	}()
 	err = p.vm.Run()
-	if inTime() && err == nil && p.meter.burned() < smallPass {
-		program.storeIdle(m)
-	}
+	p.intact = err == nil
 	switch {
 	case p.suspended != nil: // the interrupted instruction may have returned another error
 		return p.suspended
@@ -127,14 +138,6 @@ func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 
 // frames returns the current position of the script and the positions of its callers, innermost first.
 func (p *pass) frames() []string { return frames(p.vm, p.files) }
-
-// entry returns the journaled call with a sequence number, or nil.
-func (p *pass) entry(seq int) *scripts.Entry {
-	if seq > len(p.entries) {
-		return nil
-	}
-	return &p.entries[seq-1]
-}
 
 // params returns the parameters of the run.
 func (p *pass) params() (tengo.Object, error) {
@@ -178,11 +181,16 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	made := &handle{pass: p, op: op, seq: p.seq, name: request.resource(), later: request.later()}
 	if len(p.inputs.Prune) > 0 {
 		p.named.add(request, p.seq)
+		p.made = append(p.made, made)
 	}
 	hash := writ.Digest(sha256.Sum256(p.encoded))
-	if entry := p.entry(p.seq); entry != nil {
+	if p.seq <= len(p.entries) {
+		entry := &p.entries[p.seq-1]
 		if entry.Hash != hash {
 			return nil, writ.Errorf(writ.CodeNonDeterminism, "call %d is now %s; the journal has another call", p.seq, made)
+		}
+		if made.result.set(entry, p.sizes[p.seq-1]); made.result.open() {
+			p.waiting.add(made, hash)
 		}
 		return made, nil
 	}
@@ -202,30 +210,19 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	} else if trace := p.frames(); len(trace) > 0 {
 		call.Position = trace[0]
 	}
-	call.Read = p.reads.last.position(p.files)
+	call.Read = p.lastRead.position(p.files)
 	if p.plan != nil {
 		p.plan.add(request, hash, call)
 		return made, nil
 	}
 	p.calls = append(p.calls, *call)
+	p.waiting.add(made, hash)
 	return made, nil
-}
-
-// result returns a field of a call's result.
-func (p *pass) result(h *handle, entry *scripts.Entry, field string) (tengo.Object, error) {
-	if p.sizes[entry.Seq-1] > scripts.MaxResult {
-		return nil, writ.Errorf(writ.CodeScriptLimit, "the result of %s has more than %d bytes", h, scripts.MaxResult)
-	}
-	v := entry.Values[field]
-	if err := p.meter.burnMemory(4 * scripts.EncodedSize(v)); err != nil {
-		return nil, err
-	}
-	return objectOf(v)
 }
 
 // outcome returns the outcome of a pass that ended with err.
 func (p *pass) outcome(err error) scripts.Outcome {
-	o := scripts.Outcome{Calls: p.calls, Logs: p.logs[min(p.inputs.Logged, len(p.logs)):], Handled: p.reads.handledCalls()}
+	o := scripts.Outcome{Calls: p.calls, Logs: p.logs, Handled: slices.Clone(p.handled)}
 	var waits *suspension
 	switch {
 	case err == nil:
@@ -330,9 +327,9 @@ func (p *pass) prune() error {
 	if p.plan != nil && len(p.named.unknown) > 0 && len(left) > 0 {
 		return &horizon{what: "the list of resources to delete", after: p.named.unknown}
 	}
-	for seq := 1; seq <= p.seq; seq++ {
-		err := p.awaitCall(seq)
-		if _, failed := err.(*callFailure); failed && p.reads.handled[seq] {
+	for _, made := range p.made {
+		err := made.await()
+		if _, failed := err.(*callFailure); failed && made.handled {
 			continue
 		} else if failed {
 			return nil
@@ -341,7 +338,7 @@ func (p *pass) prune() error {
 		}
 	}
 	for _, stage := range deletion.Stages(left) {
-		first := p.seq + 1
+		first := len(p.made)
 		for _, r := range stage {
 			op, known := catalog.Lookup(string(r.Kind) + ".delete")
 			if !known {
@@ -351,27 +348,11 @@ func (p *pass) prune() error {
 				return err
 			}
 		}
-		for seq := first; seq <= p.seq; seq++ {
-			if err := p.awaitCall(seq); err != nil {
+		for _, made := range p.made[first:] {
+			if err := made.await(); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// awaitCall returns a suspension if a call is open, and a callFailure if it failed. In a plan it only records the wait.
-func (p *pass) awaitCall(seq int) error {
-	if p.plan != nil {
-		p.plan.reads(seq)
-		return nil
-	}
-	entry := p.entry(seq)
-	switch {
-	case entry == nil || entry.State == scripts.EntryOpen:
-		return &suspension{seq: seq}
-	case entry.State == scripts.EntryFailed:
-		return &callFailure{seq: seq, err: reason(entry)}
 	}
 	return nil
 }

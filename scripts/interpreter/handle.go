@@ -3,6 +3,7 @@ package interpreter
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/d5/tengo/v2"
@@ -23,6 +24,26 @@ type handle struct {
 	name string // of the resource, "" for an operation without a resource
 
 	later *unknown // the unknown name in a plan, otherwise nil
+
+	result  result
+	read    bool // a field was read
+	handled bool // the field err was read
+}
+
+// result is the result of a call, as far as the journal has it.
+type result struct {
+	state  scripts.EntryState // "" if the call is new
+	values map[string]any
+	err    *writ.Error
+	size   int // of the values, in bytes
+}
+
+// open reports whether the call has not ended.
+func (r *result) open() bool { return r.state == "" || r.state == scripts.EntryOpen }
+
+// set stores the result in a journal entry.
+func (r *result) set(e *scripts.Entry, size int) {
+	*r = result{state: e.State, values: e.Values, err: e.Error, size: size}
 }
 
 // The fields of every handle, in addition to the result fields of its operation.
@@ -100,18 +121,45 @@ func (h *handle) field(index tengo.Object) (tengo.Object, error) {
 	if h.pass.plan != nil {
 		return h.planned(key.Value, known)
 	}
-	entry := h.pass.entry(h.seq)
-	if entry == nil || entry.State == scripts.EntryOpen {
+	if h.result.open() && !h.pass.waiting.until(h.seq) {
 		return nil, &suspension{seq: h.seq}
 	}
-	h.pass.reads.add(h.seq, h.pass.vm)
+	if !h.read { // only the first read counts, because an earlier pass may have ended there
+		h.read = true
+		h.pass.lastRead = here(h.pass.vm)
+	}
 	if !known {
-		return h.failure(entry)
+		return h.failure()
 	}
-	if entry.State == scripts.EntryFailed {
-		return nil, h.failed(entry)
+	if h.result.state == scripts.EntryFailed {
+		return nil, h.failed()
 	}
-	return h.pass.result(h, entry, field.Name)
+	return h.value(field.Name)
+}
+
+// value returns a field of the result.
+func (h *handle) value(field string) (tengo.Object, error) {
+	if h.result.size > scripts.MaxResult {
+		return nil, writ.Errorf(writ.CodeScriptLimit, "the result of %s has more than %d bytes", h, scripts.MaxResult)
+	}
+	v := h.result.values[field]
+	if err := h.pass.meter.burnMemory(4 * scripts.EncodedSize(v)); err != nil {
+		return nil, err
+	}
+	return objectOf(v)
+}
+
+// await returns a suspension if the call is open, and a callFailure if it failed. In a plan it only records the wait.
+func (h *handle) await() error {
+	switch {
+	case h.pass.plan != nil:
+		h.pass.plan.reads(h.seq)
+	case h.result.open() && !h.pass.waiting.until(h.seq):
+		return &suspension{seq: h.seq}
+	case h.result.state == scripts.EntryFailed:
+		return &callFailure{seq: h.seq, err: h.reason()}
+	}
+	return nil
 }
 
 // planned returns a field in a plan. The field is unknown unless the result of the call is given.
@@ -136,12 +184,16 @@ func (h *handle) noField(name string) error {
 }
 
 // failure returns the value of the field err.
-func (h *handle) failure(entry *scripts.Entry) (tengo.Object, error) {
-	h.pass.reads.handled[h.seq] = true
-	if entry.State != scripts.EntryFailed {
+func (h *handle) failure() (tengo.Object, error) {
+	if h.result.state != scripts.EntryFailed {
 		return tengo.UndefinedValue, nil
 	}
-	err := reason(entry)
+	if !h.handled {
+		h.handled = true
+		at, _ := slices.BinarySearch(h.pass.handled, h.seq)
+		h.pass.handled = slices.Insert(h.pass.handled, at, h.seq)
+	}
+	err := h.reason()
 	if err := h.pass.meter.burnMemory(sizeMap + 3*sizeKey); err != nil {
 		return nil, err
 	}
@@ -153,8 +205,8 @@ func (h *handle) failure(entry *scripts.Entry) (tengo.Object, error) {
 }
 
 // failed returns the error that ends a script when it reads the result of a failed call.
-func (h *handle) failed(entry *scripts.Entry) error {
-	err := *reason(entry)
+func (h *handle) failed() error {
+	err := *h.reason()
 	what := h.op.Name()
 	if h.name != "" {
 		what += " " + h.name
@@ -164,9 +216,9 @@ func (h *handle) failed(entry *scripts.Entry) error {
 }
 
 // reason returns the error of a failed call. A journal that lacks this error is damaged.
-func reason(entry *scripts.Entry) *writ.Error {
-	if entry.Error != nil {
-		return entry.Error
+func (h *handle) reason() *writ.Error {
+	if h.result.err != nil {
+		return h.result.err
 	}
 	return writ.Errorf(writ.CodeInternal, "the journal lacks the reason")
 }

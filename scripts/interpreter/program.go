@@ -190,7 +190,7 @@ type machine struct {
 	files     parser.SourceFileSet // with its own cache
 }
 
-// machine returns a machine that is ready for a pass.
+// machine returns a machine that is ready for a pass, and gives its VM to the pass.
 func (p *Program) machine(run *pass) *machine {
 	m := p.idle.Swap(nil)
 	if m == nil {
@@ -208,11 +208,16 @@ func (p *Program) machine(run *pass) *machine {
 		callables[i] = callable{native: b.native, pass: run}
 		m.constants[b.constant] = &callables[i]
 	}
+	run.vm, run.files = m.vm, &m.files
 	return m
 }
 
-// storeIdle stores a machine for the next pass, without the data of the last pass.
-func (p *Program) storeIdle(m *machine) {
+// release stores the machine of a pass that has ended for the next pass, without the data of the pass. It drops the
+// machine if it cannot be reused, or if reusable is false.
+func (p *Program) release(m *machine, run *pass, reusable bool) {
+	if !reusable || !run.intact || run.meter.burned() >= smallPass {
+		return
+	}
 	clear(m.globals)
 	for _, b := range p.bindings {
 		m.constants[b.constant] = p.constants[b.constant]

@@ -95,13 +95,14 @@ func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 		return nil, err
 	}
 	for line := range strings.SplitSeq(strings.TrimSuffix(b.String(), "\n"), "\n") {
-		switch {
-		case len(p.logs) < p.inputs.Logged:
-			p.logs = append(p.logs, "") // omitted from the outcome
-		case len(p.logs) < scripts.MaxLogLines-1:
+		switch p.lines {
+		case scripts.MaxLogLines:
+			continue
+		case scripts.MaxLogLines - 1:
+			line = fmt.Sprintf("a run keeps %d lines; what follows is dropped", scripts.MaxLogLines)
+		}
+		if p.lines++; p.lines > p.inputs.Logged {
 			p.logs = append(p.logs, scripts.Printable(line))
-		case len(p.logs) == scripts.MaxLogLines-1:
-			p.logs = append(p.logs, fmt.Sprintf("a run keeps %d lines; what follows is dropped", scripts.MaxLogLines))
 		}
 	}
 	return tengo.UndefinedValue, nil

@@ -3,7 +3,7 @@
 // happen after the commit. The order of a step is fixed: load, receive, evaluate, decide, write, send. The package does
 // not depend on the senders of mail, the transport to nodes, or the form of people's decisions.
 //
-// A pass evaluates the script from its beginning, with the results so far. A call is claimed when its resource is
+// A pass evaluates the script with the results so far, as if from its beginning. A call is claimed when its resource is
 // determined and no other run uses that resource. It is placed when it has a node, and sent when a job for it is queued
 // there. After a retryable failure it gets another attempt; if the job of an attempt is lost, it gets another delivery.
 // The needs of a call are the calls and resources that it depends on.
