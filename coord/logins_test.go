@@ -330,11 +330,11 @@ type interrupted struct {
 	during func()
 }
 
-func (l *interrupted) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error) {
+func (l *interrupted) EncodedEvents(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.EncodedEvent, more bool, err error) {
 	if filter.Run != "" {
 		l.during()
 	}
-	return l.Ledger.Events(ctx, after, filter, max)
+	return l.Ledger.EncodedEvents(ctx, after, filter, max)
 }
 
 func (l *interrupted) Runs(ctx context.Context, filter ledger.RunFilter, page ledger.Page) (ledger.List[ledger.Run], error) {

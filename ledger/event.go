@@ -31,6 +31,8 @@ type Events interface {
 	// reports that a limit ended the list, so more events may follow. A newly visible event has a higher id than all
 	// events that were visible before.
 	Events(ctx context.Context, after int64, filter EventFilter, max int) (events []Event, more bool, err error)
+	// EncodedEvents is Events without the cost of decoding, for readers that forward the JSON.
+	EncodedEvents(ctx context.Context, after int64, filter EventFilter, max int) (events []EncodedEvent, more bool, err error)
 	// Shares returns the bytes used by the events of each datacenter, including the copies that they made. It is an
 	// upper estimate: a copy counts for each event that changed it, until the copy is deleted.
 	Shares(ctx context.Context) (map[writ.DatacenterID]int64, error)
@@ -76,6 +78,16 @@ func (e *Event) RunID() writ.RunID {
 	return e.Event.RunID()
 }
 
+// EncodedEvent is an Event as JSON, with the fields that an EventFilter compares.
+type EncodedEvent struct {
+	ID         int64
+	Datacenter writ.DatacenterID
+	Topic      string
+	About      writ.RunID
+	Project    writ.ProjectID
+	JSON       string // one line, as json.Marshal writes the Event
+}
+
 // EventFilter selects events. An empty field selects all.
 type EventFilter struct {
 	Topics     []string
@@ -86,8 +98,13 @@ type EventFilter struct {
 
 // Selects reports whether the filter selects an event returned by a ledger.
 func (f EventFilter) Selects(e *Event) bool {
-	return (len(f.Topics) == 0 || slices.Contains(f.Topics, e.Topic())) &&
-		(f.Run == "" || f.Run == e.About) &&
+	return f.SelectsEncoded(&EncodedEvent{Datacenter: e.Datacenter, Topic: e.Topic(), About: e.About, Project: e.Project})
+}
+
+// SelectsEncoded is Selects for an encoded event. It ignores the JSON.
+func (f EventFilter) SelectsEncoded(e *EncodedEvent) bool {
+	return (f.Run == "" || f.Run == e.About) &&
+		(len(f.Topics) == 0 || slices.Contains(f.Topics, e.Topic)) &&
 		(len(f.Projects) == 0 || slices.Contains(f.Projects, e.Project)) &&
 		(f.Datacenter == "" || f.Datacenter == e.Datacenter)
 }

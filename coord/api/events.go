@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"strconv"
+	"strings"
 
 	"writ"
 )
@@ -77,4 +78,19 @@ func (m *Message) WriteTo(w io.Writer) (int64, error) {
 	}
 	n, err := fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", m.ID, name, data)
 	return int64(n), err
+}
+
+// EncodedMessage returns the text of the message about an event. event is a JSON object on one line: an Event without
+// its topic, which this function adds.
+func EncodedMessage(id int64, topic Topic, event string) ([]byte, error) {
+	rest, ok := strings.CutPrefix(event, "{")
+	if !ok || rest == "}" || strings.ContainsAny(event, "\r\n") {
+		return nil, fmt.Errorf("event %d: expected a JSON object on one line", id)
+	}
+	text := make([]byte, 0, len(event)+2*len(topic)+64)
+	text = strconv.AppendInt(append(text, "id: "...), id, 10)
+	for _, part := range []string{"\nevent: ", string(topic), "\ndata: {\"topic\":\"", string(topic), "\",", rest, "\n\n"} {
+		text = append(text, part...)
+	}
+	return text, nil
 }

@@ -28,9 +28,9 @@ type Config struct {
 // Ledger is the part of ledger.Events that streams read.
 type Ledger interface {
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
-	Events(
+	EncodedEvents(
 		ctx context.Context, after int64, filter ledger.EventFilter, max int,
-	) (events []ledger.Event, more bool, err error)
+	) (events []ledger.EncodedEvent, more bool, err error)
 }
 
 // Server opens event streams.

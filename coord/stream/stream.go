@@ -151,7 +151,7 @@ func (s *Stream) write(w http.ResponseWriter, control *http.ResponseController) 
 // catchUp reads events from the ledger that the tail has dropped. It returns all events up to upTo, and whether more
 // may follow. tailTo is the newest event that the tail had before this read.
 func (s *Stream) catchUp(tailTo int64) (notes []note, upTo int64, more bool, err error) {
-	events, more, err := s.server.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
+	events, more, err := s.server.Ledger.EncodedEvents(s.ctx, s.after, s.filter, eventsAtOnce)
 	if err != nil {
 		return nil, 0, false, err
 	}

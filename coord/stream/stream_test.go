@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"writ"
@@ -42,9 +44,9 @@ type countingLedger struct {
 	asked atomic.Int64
 }
 
-func (l *countingLedger) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error) {
+func (l *countingLedger) EncodedEvents(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.EncodedEvent, more bool, err error) {
 	l.asked.Add(1)
-	return l.Ledger.Events(ctx, after, filter, max)
+	return l.Ledger.EncodedEvents(ctx, after, filter, max)
 }
 
 // fixture is a server of streams with its own ledger.
@@ -225,7 +227,7 @@ func TestStreamsReceiveEachEventOnce(t *testing.T) {
 	}
 	watch()
 	for _, w := range watchers {
-		all, _, err := p.Ledger.Events(t.Context(), w.after, w.filter, 10_000)
+		all, _, err := p.Ledger.(ledger.Ledger).Events(t.Context(), w.after, w.filter, 10_000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,6 +285,80 @@ func TestManyStreamsAskTheLedgerOnce(t *testing.T) {
 	}
 }
 
+// TestStreamsSendTheStoredBytes compares the messages of all kinds of events with the JSON in the ledger, and with the
+// events of the API.
+func TestStreamsSendTheStoredBytes(t *testing.T) {
+	p, counting := start(t, tailBytes)
+	zero, first := p.stream(ledger.EventFilter{}, 0, func() {})
+	defer first()
+	run, now := payloadRun(1), time.Now().UTC()
+	in := ledger.Incoming{
+		Submission: writ.Submission{Payload: writ.DigestOf([]byte("1")), Run: run, Datacenter: vienna, Project: shop, Received: now, Expires: now},
+		Signed:     []byte("signed"),
+	}
+	if _, _, err := counting.AddSubmission(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	why := writ.Reason{Code: writ.ReasonText, Text: "a \"<reason>\"\n\u2028"}
+	events := []writ.Event{
+		{Run: &writ.Run{
+			ID: run, Project: shop, ProjectName: "shop", Deployment: "web", Revision: 3, State: writ.RunFailed, Why: why, Reason: why.Text, Accepted: now, Deadline: now,
+			Started: now, Ended: now, Summary: []byte("signed"), LogsOnly: true, Plan: in.Payload, Decided: []writ.Decision{{Time: now}},
+			Failure: &writ.Failure{Error: writ.Error{Code: writ.CodeNoCapacity, Message: "no room\r\n\ndata: {}"}, Seq: 1, Handled: true},
+		}},
+		{Run: &writ.Run{ID: run, State: writ.RunAccepted, Accepted: now, Deadline: now}},
+		{Call: &writ.Call{Run: run, Seq: 1, State: writ.CallRunning, Why: why, Reason: why.Text, Planned: now, Error: &writ.Error{Code: writ.CodeNoCapacity}}},
+		{Log: &writ.LogLine{Run: run, Ordinal: 1, Text: "\ufffd\x00 \u2029", Time: now}},
+		{Node: &writ.Node{ID: "n1", Name: "n1", LastBeat: now}},
+		{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "v"}, Run: run}},
+	}
+	for i := range events {
+		events[i].Journal, events[i].Seq, events[i].Time = "j", int64(i+1), now
+	}
+	p.store(vienna, events...)
+	zero.await(t, len(events)+2) // the submission is waiting, then delivered
+	late, second := p.stream(ledger.EventFilter{}, 0, func() {})
+	defer second()
+	late.await(t, len(events)+2)
+	stored, _, err := counting.Ledger.Events(t.Context(), 0, ledger.EventFilter{}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, _, err := counting.Ledger.EncodedEvents(t.Context(), 0, ledger.EventFilter{}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := retryAfterCut
+	for i, e := range encoded {
+		want += fmt.Sprintf("id: %d\nevent: %s\ndata: {\"topic\":\"%s\",%s\n\n", e.ID, e.Topic, e.Topic, e.JSON[1:])
+		var sent api.Event
+		if err := json.Unmarshal([]byte(`{"topic":"`+e.Topic+`",`+e.JSON[1:]), &sent); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(viewOf(stored[i]), sent, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("event %d (-view +sent):\n%s", e.ID, diff)
+		}
+	}
+	for name, r := range map[string]*reader{"early": zero, "late": late} {
+		if diff := cmp.Diff(want, r.text.String()); diff != "" {
+			t.Errorf("the %s stream (-stored +sent):\n%s", name, diff)
+		}
+	}
+}
+
+// viewOf converts an event by its fields.
+func viewOf(e ledger.Event) api.Event {
+	v := api.Event{
+		ID: e.ID, Datacenter: e.Datacenter, Topic: api.Topic(e.Topic()), Journal: e.Journal, Seq: e.Seq, Time: e.Time,
+		Submission: e.Submission, Call: e.Call, Log: e.Log, Node: e.Node, Resource: e.Resource,
+	}
+	if e.Run != nil {
+		run := api.RunOf(*e.Run, api.RunState(e.Run.State))
+		v.Run = &run
+	}
+	return v
+}
+
 // foreignEvents is a ledger with a steady flow of events, none of them in the project shop.
 type foreignEvents struct {
 	ledger.Ledger
@@ -293,10 +369,10 @@ func (l *foreignEvents) EventRange(context.Context) (oldest, newest int64, err e
 	return 1, l.newest.Load(), nil
 }
 
-func (l *foreignEvents) Events(_ context.Context, after int64, filter ledger.EventFilter, max int) (found []ledger.Event, more bool, err error) {
+func (l *foreignEvents) EncodedEvents(_ context.Context, after int64, filter ledger.EventFilter, max int) (found []ledger.EncodedEvent, more bool, err error) {
 	for id := after + 1; id <= l.newest.Load() && len(found) < max; id++ {
-		e := ledger.Event{ID: id, Datacenter: vienna, Event: writ.Event{Log: &writ.LogLine{Run: payloadRun(1), Ordinal: int(id)}}, About: payloadRun(1), Project: blog}
-		if filter.Selects(&e) {
+		e := ledger.EncodedEvent{ID: id, Datacenter: vienna, Topic: "log", JSON: fmt.Sprintf(`{"id":%d}`, id), About: payloadRun(1), Project: blog}
+		if filter.SelectsEncoded(&e) {
 			found = append(found, e)
 		}
 	}

@@ -17,8 +17,8 @@ const (
 	tailRetry = time.Second
 )
 
-// tail holds the newest events of the ledger, read and encoded once for all open streams. Without an open stream, it is
-// empty.
+// tail holds the newest events of the ledger, made into messages once for all open streams. Without an open stream, it
+// is empty.
 type tail struct {
 	ledger  Ledger
 	log     *slog.Logger
@@ -71,7 +71,7 @@ func (t *tail) read(ctx context.Context) error {
 		return err
 	}
 	for {
-		events, more, err := t.ledger.Events(ctx, to, ledger.EventFilter{}, tailPage)
+		events, more, err := t.ledger.EncodedEvents(ctx, to, ledger.EventFilter{}, tailPage)
 		if err != nil || len(events) == 0 {
 			return err
 		}
@@ -152,7 +152,7 @@ func (t *tail) after(id int64, filter ledger.EventFilter, max int) (notes []note
 	}
 	first := sort.Search(len(t.notes), func(i int) bool { return t.notes[i].event.ID > id })
 	for _, n := range t.notes[first:] {
-		if filter.Selects(n.event) {
+		if filter.SelectsEncoded(&n.event) {
 			notes = append(notes, n)
 		}
 		if len(notes) == max {

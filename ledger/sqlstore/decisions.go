@@ -32,7 +32,7 @@ func moveSubmission(
 
 // Deliver moves a submission to delivered and stores the datacenter's answer about the run.
 func (s *submissionTable) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error {
-	err := s.db.Write(failpoint.At(ctx, failpoint.SubmissionDelivered), func(tx *sqldb.Tx) error {
+	err := s.write(failpoint.At(ctx, failpoint.SubmissionDelivered), func(tx *sqldb.Tx) error {
 		moved, err := moveSubmission(ctx, tx, payload, writ.SubmissionDelivered, nil)
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func (s *submissionTable) Reject(
 	if to == writ.SubmissionDelivered {
 		return fmt.Errorf("reject submission: state %q is not a rejection", to)
 	}
-	err := s.db.Write(failpoint.At(ctx, failpoint.SubmissionRejected), func(tx *sqldb.Tx) error {
+	err := s.write(failpoint.At(ctx, failpoint.SubmissionRejected), func(tx *sqldb.Tx) error {
 		moved, err := moveSubmission(ctx, tx, payload, to, reason)
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ func (s *eventTables) StoreEvents(ctx context.Context, datacenter writ.Datacente
 	if err := consecutive(events); err != nil || len(events) == 0 {
 		return err
 	}
-	err := s.db.Write(failpoint.At(ctx, failpoint.EventsStored), func(tx *sqldb.Tx) error {
+	err := s.write(failpoint.At(ctx, failpoint.EventsStored), func(tx *sqldb.Tx) error {
 		journal := events[0].Journal
 		last, _, err := lastEvent(tx.QueryRowContext(ctx, lastEventQuery, string(datacenter), journal))
 		if err != nil {
@@ -179,7 +179,9 @@ func nextEventIDs(ctx context.Context, tx *sqldb.Tx, n int) (int64, error) {
 	var last int64
 	err := tx.QueryRowContext(ctx, `UPDATE counters SET value = value + $1 WHERE name = 'event' RETURNING value`,
 		n).Scan(&last)
-	return last - int64(n) + 1, err
+	first := last - int64(n) + 1
+	newEventsOf(tx).reserve(first, last)
+	return first, err
 }
 
 func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event) error {
@@ -200,11 +202,53 @@ func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) 
 		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 		e.ID, string(e.Datacenter), e.Journal, e.Seq, micros(tx.Now), e.Topic(), string(e.About), string(e.Project), body)
+	newEventsOf(tx).add(encodedEvent(e, body))
 	return err
+}
+
+// encodedEvent returns an event with its encoded body.
+func encodedEvent(e ledger.Event, body string) ledger.EncodedEvent {
+	return ledger.EncodedEvent{
+		ID: e.ID, Datacenter: e.Datacenter, Topic: e.Topic(), About: e.About, Project: e.Project, JSON: body,
+	}
 }
 
 // Events returns events with ids greater than `after`.
 func (s *eventTables) Events(
+	ctx context.Context, after int64, filter ledger.EventFilter, max int,
+) ([]ledger.Event, bool, error) {
+	recent, more, ok := s.recent.after(after, filter, max)
+	if !ok {
+		return s.storedEvents(ctx, after, filter, max)
+	}
+	events := make([]ledger.Event, len(recent))
+	for i, e := range recent {
+		if err := decode(e.JSON, &events[i]); err != nil {
+			return nil, false, err
+		}
+		events[i].ID, events[i].About, events[i].Project = e.ID, e.About, e.Project
+	}
+	return events, more, nil
+}
+
+// EncodedEvents returns events with ids greater than `after`. It encodes stored events again instead of trusting their
+// rows, because an attacker with write access to the database could end the line of an event.
+func (s *eventTables) EncodedEvents(
+	ctx context.Context, after int64, filter ledger.EventFilter, max int,
+) ([]ledger.EncodedEvent, bool, error) {
+	events, more, ok := s.recent.after(after, filter, max)
+	if ok {
+		return events, more, nil
+	}
+	stored, more, err := s.storedEvents(ctx, after, filter, max)
+	for _, e := range stored {
+		events = append(events, encodedEvent(e, encode(e)))
+	}
+	return events, more, err
+}
+
+// storedEvents reads events with ids greater than `after` from the database.
+func (s *eventTables) storedEvents(
 	ctx context.Context, after int64, filter ledger.EventFilter, max int,
 ) (events []ledger.Event, more bool, err error) {
 	for more = true; more && len(events) == 0 && err == nil; { // again only if all events of a page are unreadable

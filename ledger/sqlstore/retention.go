@@ -34,7 +34,7 @@ func (s *Store) Prune(ctx context.Context, events, runs time.Time) error {
 }
 
 func (s *eventTables) pruneEvents(ctx context.Context, before time.Time) (n int64, err error) {
-	err = s.db.Write(failpoint.At(ctx, failpoint.EventsForgotten), func(tx *sqldb.Tx) error {
+	err = s.write(failpoint.At(ctx, failpoint.EventsForgotten), func(tx *sqldb.Tx) error {
 		done, err := tx.ExecContext(ctx, `
 			DELETE FROM events
 			WHERE id IN (SELECT id FROM events ORDER BY id LIMIT $1)
@@ -44,6 +44,9 @@ func (s *eventTables) pruneEvents(ctx context.Context, before time.Time) (n int6
 		}
 		if n, err = done.RowsAffected(); err != nil {
 			return err
+		}
+		if n > 0 {
+			newEventsOf(tx).pruned = true
 		}
 		return pruneShares(ctx, tx, ofEvents, before)
 	})

@@ -109,7 +109,7 @@ func (s *runTable) Unreported(
 
 // Restate stores a datacenter's answer about a run.
 func (s *runTable) Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error {
-	err := s.db.Write(failpoint.At(ctx, failpoint.RunRestated), func(tx *sqldb.Tx) error {
+	err := s.write(failpoint.At(ctx, failpoint.RunRestated), func(tx *sqldb.Tx) error {
 		var told string
 		var project writ.ProjectID
 		err := tx.QueryRowContext(ctx, `SELECT journal, project FROM runs WHERE id = $1`, string(run.ID)).Scan(&told,

@@ -32,10 +32,19 @@ type Store struct {
 	webhookTable
 }
 
-// tables is the database of a Store, with the reporter of its unreadable rows.
+// tables is the database of a Store, with the reporter of its unreadable rows and its newest events.
 type tables struct {
 	db     *sqldb.DB
 	damage *damage
+	recent *recentEvents
+}
+
+// write is sqldb.DB.Write for changes that store or delete events.
+func (t tables) write(ctx context.Context, do func(tx *sqldb.Tx) error) error {
+	return t.db.Write(ctx, func(tx *sqldb.Tx) error {
+		t.recent.join(tx)
+		return do(tx)
+	})
 }
 
 var _ interface {
@@ -54,7 +63,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	return newStore(tables{db, new(damage)}), nil
+	return newStore(tables{db, new(damage), newRecentEvents(db.Shared())}), nil
 }
 
 func newStore(in tables) *Store {

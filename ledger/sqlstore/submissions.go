@@ -60,7 +60,7 @@ func (s *submissionTable) AddSubmission(
 ) (stored writ.Submission, added bool, err error) {
 	in.State, in.Error = writ.SubmissionWaiting, nil
 	in.Received, in.Expires = in.Received.UTC().Truncate(time.Microsecond), in.Expires.UTC().Truncate(time.Microsecond)
-	err = s.db.Write(failpoint.At(ctx, failpoint.SubmissionKept), func(tx *sqldb.Tx) error {
+	err = s.write(failpoint.At(ctx, failpoint.SubmissionKept), func(tx *sqldb.Tx) error {
 		added, err = affected(tx.ExecContext(ctx, `
 			INSERT INTO submissions (`+submissionColumns+`, signed)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
