@@ -18,6 +18,8 @@ const (
 	// leastSuspended is the fuel from which a pass is suspended instead of repeated. A pass with less fuel takes less
 	// time than the memory for another VM.
 	leastSuspended = 4_000
+	// fewCalls is a number of calls whose repetition takes less time than a coroutine.
+	fewCalls = 16
 )
 
 // suspendedPasses holds the most recently used suspended passes of a child. A pass of a run continues its suspended
@@ -90,12 +92,12 @@ func (s *suspendedPasses) evaluate(
 ) (scripts.Outcome, error) {
 	now := *inputs
 	now.Logged = logged
-	if c.failure != nil {
-		return c.pass(ctx, now, journal)
-	}
 	if before != nil && (before.program != c || before.version != d.Base || !before.inputs.same(inputs)) {
 		before.pass.Drop()
 		before = nil
+	}
+	if before == nil && (c.failure != nil || len(journal) < fewCalls && c.program.Burned() < leastSuspended) {
+		return c.pass(ctx, now, journal)
 	}
 	var outcome scripts.Outcome
 	var next *interpreter.Suspended

@@ -1,7 +1,6 @@
 package evaluator
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,7 +138,7 @@ func TestChildWithSuspendedPassesEqualsReplay(t *testing.T) {
 				inputs: scripts.Inputs{Run: writ.RunID(fmt.Sprint(i)), Project: "p", Allow: []string{"node.ping", "node.facts", "volume.create"}, MaxCalls: 20},
 			}
 		}
-		for range 50 {
+		for range 40 {
 			r := runs[draw("run", len(runs))]
 			want, err := replay.Pass(t.Context(), r.bundle, r.inputs, r.journal)
 			if err != nil {
@@ -200,6 +199,7 @@ func TestStoppedPassIsNotSuspended(t *testing.T) {
 	s.child.used = func() time.Duration { cpu += quantum; return cpu } // each look finds that the quantum is used up
 	b := &scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(busy + `if node.ping().err == undefined { for i := 0; i < 100000; i++ { "a" + i } }`)}}
 	in := scripts.Inputs{Run: "r", Allow: []string{"node.ping"}, MaxCalls: 20}
+	s.pass(t, b, in, nil, false) // the child learns that the program burns enough
 	o := s.pass(t, b, in, nil, false)
 	if s.suspended("r") == nil {
 		t.Fatal("the first pass is not suspended")
@@ -278,6 +278,9 @@ func TestSuspendedPassOfOtherDataIsDropped(t *testing.T) {
 	} {
 		s := suspendedPasses{most: maxSuspended}
 		evaluate := func(c *compiled, in *scripts.Inputs, d difference, journal []scripts.Entry) scripts.Outcome {
+			if _, err := c.program.Pass(t.Context(), *in, journal); err != nil { // it burns enough
+				t.Fatal(err)
+			}
 			o, err := s.evaluate(t.Context(), s.take("r"), c, in, &d, journal, 0)
 			if err != nil || o.Status != scripts.Waiting || len(s.list) != 1 {
 				t.Fatalf("%s: %+v %v, %d suspended passes", name, o, err, len(s.list))
@@ -298,10 +301,17 @@ func TestSuspendedPassOfOtherDataIsDropped(t *testing.T) {
 
 // A script that does not compile has no suspended pass.
 func TestFailedProgramIsNotSuspended(t *testing.T) {
-	var s suspendedPasses
+	s := newTwoSides()
+	defer s.end()
+	b := &scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(waiting[0])}}
+	for range 2 {
+		s.pass(t, b, scripts.Inputs{Run: "r", Allow: []string{"node.ping"}, MaxCalls: 20}, nil, false)
+	}
 	c := &compiled{failure: writ.Errorf(writ.CodeScriptInvalid, "no")}
-	o, err := s.evaluate(context.Background(), nil, c, &scripts.Inputs{}, &difference{}, nil, 0)
-	if err != nil || o.Status != scripts.Failed || len(s.list) != 0 {
-		t.Errorf("%+v %v", o, err)
+	for _, before := range []*suspendedPass{nil, s.child.suspended.take("r")} {
+		o, err := s.child.suspended.evaluate(t.Context(), before, c, &scripts.Inputs{}, &difference{}, nil, 0)
+		if err != nil || o.Status != scripts.Failed || len(s.child.suspended.list) != 0 {
+			t.Errorf("%+v %v", o, err)
+		}
 	}
 }

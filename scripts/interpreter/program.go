@@ -25,6 +25,7 @@ type Program struct {
 	files     *parser.SourceFileSet
 	globals   int
 	idle      atomic.Pointer[machine]
+	burned    atomic.Int64 // fuel of the last pass
 }
 
 // binding identifies a constant that each pass replaces by its own object. Exactly one of native and imported is set.
@@ -215,6 +216,7 @@ func (p *Program) machine(run *pass) *machine {
 // release stores the machine of a pass that has ended for the next pass, without the data of the pass. It drops the
 // machine if it cannot be reused, or if reusable is false.
 func (p *Program) release(m *machine, run *pass, reusable bool) {
+	p.burned.Store(run.meter.burned())
 	if !reusable || !run.intact || run.meter.burned() >= smallPass {
 		return
 	}
@@ -224,6 +226,9 @@ func (p *Program) release(m *machine, run *pass, reusable bool) {
 	}
 	p.idle.Store(m)
 }
+
+// Burned returns the fuel that the last pass burned. Passes of other runs may burn more or less.
+func (p *Program) Burned() int64 { return p.burned.Load() }
 
 // Rest releases the idle VM of the program. Call it if no pass is expected soon.
 func (p *Program) Rest() { p.idle.Store(nil) }
