@@ -175,7 +175,9 @@ func (w *committer) attempt(group []*change, apart bool) (errs []error, begun bo
 	errs, begun, err = w.engine.attempt(tx, group, apart, w.stop)
 	if err == nil {
 		for _, done := range tx.done {
-			done()
+			if done != nil {
+				done()
+			}
 		}
 	}
 	return errs, begun, err

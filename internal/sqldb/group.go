@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,13 @@ import (
 
 // errOneFailed means that one change of a group failed, so the group must be repeated with a savepoint for each change.
 var errOneFailed = errors.New("a change of the group failed")
+
+// The statements for a part of a transaction that can be rolled back alone.
+const (
+	savepointText = "SAVEPOINT change"
+	undoText      = "ROLLBACK TO change"
+	releaseText   = "RELEASE change"
+)
 
 // transact runs the changes of a group in one transaction. It returns the error of each change, or the error that made
 // the whole transaction fail. The caller commits or rolls back.
@@ -26,15 +34,26 @@ func transact(tx *Tx, group []*change, apart bool) (errs []error, err error) {
 			errs[i] = c.ctx.Err()
 			continue
 		}
-		switch err := run(c, tx); {
-		case err == nil:
-		case len(group) == 1 || isUnavailable(err):
-			return nil, err
-		default:
-			return nil, errOneFailed
+		if err := run(c, tx); err != nil {
+			return nil, oneFailed(err, group)
 		}
 	}
-	return errs, tx.end()
+	if err = tx.end(); err == nil {
+		err = tx.check()
+	}
+	if err != nil {
+		return nil, oneFailed(err, group)
+	}
+	tx.done = append(tx.done, tx.Batch.Done)
+	return errs, nil
+}
+
+// oneFailed returns errOneFailed instead of the error of a single change of the group.
+func oneFailed(err error, group []*change) error {
+	if len(group) == 1 || isUnavailable(err) {
+		return err
+	}
+	return errOneFailed
 }
 
 // transactApart is transact with a savepoint for each change.
@@ -45,42 +64,38 @@ func transactApart(tx *Tx, group []*change) ([]error, error) {
 			errs[i] = c.ctx.Err()
 			continue
 		}
-		if _, err := tx.Exec("SAVEPOINT change"); err != nil {
+		if err := tx.savepoint(); err != nil {
 			return nil, err
 		}
 		tx.Batch = new(Batch)
-		if errs[i] = run(c, tx); errs[i] == nil {
-			errs[i] = tx.end()
+		err := run(c, tx)
+		if err == nil {
+			err = tx.end()
 		}
-		end := []string{"RELEASE change"}
-		if errs[i] != nil {
-			if isUnavailable(errs[i]) {
-				return nil, errs[i]
-			}
-			end = []string{"ROLLBACK TO change", "RELEASE change"}
+		if err == nil {
+			err = tx.flush()
 		}
-		// SQLite rolls back the whole transaction after an interrupted or out-of-space statement. The next statement
-		// then fails, too.
-		for _, text := range end {
-			if _, err := tx.Exec(text); err != nil {
-				return nil, err
-			}
+		if errs[i] = err; err == nil {
+			tx.done = append(tx.done, tx.Batch.Done)
+		} else if isUnavailable(err) {
+			return nil, err
+		} else if err := tx.undo(); err != nil {
+			// SQLite rolls back the whole transaction after an interrupted or out-of-space statement.
+			return nil, err
+		}
+		if err := tx.Queue(context.Background(), releaseText); err != nil {
+			return nil, err
 		}
 	}
 	return errs, nil
 }
 
-// end runs the end of the batch and registers its Done function.
+// end runs the end of the batch.
 func (tx *Tx) end() error {
-	if tx.Batch.End != nil {
-		if err := tx.Batch.End(tx); err != nil {
-			return err
-		}
+	if tx.Batch.End == nil {
+		return nil
 	}
-	if tx.Batch.Done != nil {
-		tx.done = append(tx.done, tx.Batch.Done)
-	}
-	return nil
+	return tx.Batch.End(tx)
 }
 
 func run(c *change, tx *Tx) (err error) {

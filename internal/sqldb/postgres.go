@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
@@ -142,7 +143,8 @@ func (db *DB) connect(config *pgx.ConnConfig, schema int64) {
 	db.sql.SetMaxIdleConns(idleConnections)
 	db.sql.SetConnMaxIdleTime(idleReaders)
 	db.server = &postgres{
-		pool: stdlib.OpenDB(*session(config, statementTimeout, idleInWrite)), writer: writ.NewUUID(), schema: schema,
+		pool:   sql.OpenDB(pipelines{stdlib.GetConnector(*session(config, statementTimeout, idleInWrite))}),
+		writer: writ.NewUUID(), schema: schema,
 	}
 	db.engine = db.server
 	db.server.pool.SetMaxOpenConns(1)
@@ -285,18 +287,73 @@ func checkKind(ctx context.Context, conn asker, mine string) error {
 
 func (p *postgres) close() error { return p.pool.Close() }
 
-// begin starts the next transaction. No other process writes to the store until it ends.
-func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
-	tx, err := p.pool.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+// serverTx is a transaction on the connection of the writer.
+type serverTx struct {
+	*sql.Conn
+	pipe *pipeline
+}
+
+// The first statements of a transaction. The lock keeps other processes from writing to the store.
+const (
+	beginText = "BEGIN ISOLATION LEVEL READ COMMITTED"
+	lockText  = `SELECT pg_advisory_xact_lock(hashtextextended('writ writes ' || current_schema(), 0))`
+)
+
+// begin starts the next transaction and runs the statements `first` in it, in one round trip. No other process writes
+// to the store until it ends.
+func (p *postgres) begin(ctx context.Context, first ...queued) (*serverTx, error) {
+	conn, err := p.pool.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx,
-		`SELECT pg_advisory_xact_lock(hashtextextended('writ writes ' || current_schema(), 0))`); err != nil {
-		tx.Rollback()
+	tx := &serverTx{Conn: conn}
+	if err := conn.Raw(func(c any) error { tx.pipe = c.(*pipeline); return nil }); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	for _, s := range append([]queued{{query: beginText}, {query: lockText}}, first...) {
+		if err := tx.pipe.put(ctx, s); err != nil {
+			tx.end()
+			return nil, err
+		}
+	}
+	if err := tx.pipe.flush(ctx); err != nil {
+		tx.end()
 		return nil, err
 	}
 	return tx, nil
+}
+
+// commit sends the queue and COMMIT in one round trip.
+func (t *serverTx) commit(ctx context.Context) error {
+	if err := t.pipe.put(ctx, queued{query: "COMMIT", check: mustCommit}); err != nil {
+		return err
+	}
+	return t.pipe.flush(ctx)
+}
+
+// mustCommit checks the result of COMMIT, which rolls back a transaction after a failed statement.
+func mustCommit(done pgconn.CommandTag) error {
+	if done.String() != "COMMIT" {
+		return pgx.ErrTxCommitRollback
+	}
+	return nil
+}
+
+// end rolls back the transaction, unless it has ended, and returns the connection to the pool, which replaces a broken
+// one. It may be called twice.
+func (t *serverTx) end() {
+	if t.pipe == nil {
+		return
+	}
+	t.pipe.reset()
+	t.pipe.fault = nil
+	if conn := t.pipe.Conn.Conn(); !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+		_, _ = t.ExecContext(context.Background(), "ROLLBACK") // the pool closes a connection with an open transaction
+	}
+	t.pipe.fault = nil
+	_ = t.Close()
+	t.pipe = nil
 }
 
 // attempt implements engine. If the result of a commit is lost, it asks the server again until it gets the outcome, or
@@ -305,25 +362,25 @@ func (p *postgres) attempt(
 	tx *Tx, group []*change, apart bool, stop <-chan struct{},
 ) (errs []error, begun bool, err error) {
 	ctx := context.Background()
-	on, err := p.begin(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	defer on.Rollback()
 	p.number++
-	_, err = on.ExecContext(ctx, `INSERT INTO writ_commits (writer, number, at) VALUES ($1, $2, $3)
-		ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at = excluded.at`, p.writer, p.number, Micros(now()))
+	on, err := p.begin(ctx, queued{query: `INSERT INTO writ_commits (writer, number, at) VALUES ($1, $2, $3)
+		ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at = excluded.at`,
+		args: []any{p.writer, p.number, Micros(now())}})
 	if err != nil {
 		return nil, false, err
 	}
-	tx.on, tx.server = on, p
+	defer on.end()
+	tx.on, tx.server, tx.pipe = on, p, on.pipe
 	if errs, err = transact(tx, group, apart); err != nil {
 		return nil, true, err
 	}
-	err = on.Commit()
-	if err == nil || refused(err) {
-		return errs, true, err
+	switch err = on.commit(ctx); {
+	case err == nil:
+		return errs, true, nil
+	case refused(err): // also a statement that was sent together with COMMIT
+		return nil, true, oneFailed(err, group)
 	}
+	on.end()
 	return errs, true, p.outcome(err, stop)
 }
 
@@ -354,7 +411,7 @@ func (p *postgres) committed(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer tx.Rollback()
+	defer tx.end()
 	var number int64
 	err = tx.QueryRowContext(ctx, `SELECT number FROM writ_commits WHERE writer = $1`, p.writer).Scan(&number)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -1,13 +1,11 @@
 package sqldb
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"writ"
+	"writ/internal/test/pgproxy"
 	"writ/internal/test/testenv"
 )
 
@@ -84,83 +83,40 @@ func again(t *testing.T, db *DB) *DB {
 	return nil
 }
 
-// cutter forwards the traffic between client and server. If armed, it closes the connection at the next commit.
-type cutter struct {
-	net.Listener
-	to    string
-	armed atomic.Bool
-	pass  bool // whether the commit still reaches the server
-}
-
-func (c *cutter) serve(wg *sync.WaitGroup) {
-	for {
-		client, err := c.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", c.to)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		wg.Go(func() { defer client.Close(); _, _ = io.Copy(client, server) })
-		wg.Go(func() {
-			defer server.Close()
-			defer client.Close()
-			part := make([]byte, 64<<10)
-			for {
-				n, err := client.Read(part)
-				if err != nil {
-					return
-				}
-				if bytes.Contains(part[:n], []byte("commit\x00")) && c.armed.CompareAndSwap(true, false) {
-					client.Close() // no response reaches the client
-					if c.pass {
-						_, _ = server.Write(part[:n])
-					}
-					return
-				}
-				if _, err := server.Write(part[:n]); err != nil {
-					return
-				}
-			}
-		})
-	}
-}
-
 // Promise: Failures: The outcome of a commit is always determined, even if the connection to PostgreSQL breaks during
 // it.
 // How: Each transaction records its number under a lock; a process that lost the answer takes the lock and reads the
 // number.
 func TestLostCommitResponseIsResolved(t *testing.T) {
-	own := testenv.Postgres(t)
-	for _, pass := range []bool{true, false} {
-		t.Run(fmt.Sprintf("it reached the server: %v", pass), func(t *testing.T) {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := &cutter{Listener: listener, to: own.Addr, pass: pass}
-			var serving sync.WaitGroup
-			serving.Go(func() { c.serve(&serving) })
-			t.Cleanup(func() { listener.Close(); serving.Wait() })
-			db := open(t, strings.Replace(own.Store(), own.Addr, listener.Addr().String(), 1))
-			if err := db.Write(t.Context(), insert("before")); err != nil {
-				t.Fatal(err)
-			}
-			want := []string{"before", "cut"}
-			c.armed.Store(true)
-			err = db.Write(t.Context(), insert("cut"))
-			if !pass {
-				wantUnavailable(t, err)
-				want = []string{"before"}
-			} else if err != nil {
-				t.Errorf("a change that took place: %v", err)
-			}
-			if diff := cmp.Diff(want, names(t, db)); diff != "" {
-				t.Error(diff)
-			}
-		})
+	for _, tt := range []struct {
+		name  string
+		do    func(name string) func(*Tx) error
+		trips int // the last one has the commit
+	}{
+		{"commit alone", insert, 3},
+		{"commit with a statement", queue, 2},
+	} {
+		for _, pass := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s reached the server %v", tt.name, pass), func(t *testing.T) {
+				proxy, address := pgproxy.New(t, server.Store(t))
+				db := open(t, address)
+				if err := errors.Join(db.Write(t.Context(), insert("a")), db.Write(t.Context(), queue("b"))); err != nil {
+					t.Fatal(err)
+				}
+				want := []string{"a", "b", "cut"}
+				proxy.Cut(tt.trips, pass)
+				err := db.Write(t.Context(), tt.do("cut"))
+				if !pass {
+					wantUnavailable(t, err)
+					want = want[:2]
+				} else if err != nil {
+					t.Errorf("a change that took place: %v", err)
+				}
+				if diff := cmp.Diff(want, names(t, db)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
 	}
 }
 

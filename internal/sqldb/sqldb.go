@@ -30,7 +30,8 @@ type Tx struct {
 	Batch  *Batch // nil for reads
 	on     statements
 	server *postgres // nil on SQLite
-	done   []func()  // the Done functions of its batches
+	pipe   *pipeline // the queue of Queue; nil on SQLite and for reads
+	done   []func()  // the Done functions of its batches, nil for a batch without one
 }
 
 // statements runs queries in one transaction.

@@ -82,6 +82,14 @@ func insert(name string) func(*Tx) error {
 	}
 }
 
+// queue is insert with a statement that may wait in a queue.
+func queue(name string) func(*Tx) error {
+	return func(tx *Tx) error {
+		return tx.Queue(context.Background(), "INSERT INTO things (name, body, at) VALUES ($1, $2, $3)", name, []byte("x"),
+			Micros(tx.Now))
+	}
+}
+
 func names(t *testing.T, db *DB) []string {
 	t.Helper()
 	rows, err := db.Query(t.Context(), "SELECT name FROM things ORDER BY name")
