@@ -45,12 +45,12 @@ func (tx *Tx) PutCall(c *Call) error {
 			cpu_hundredths = $9, memory_mib = $10, disk_gib = $11 WHERE place = $1 AND state = $12`
 		args = append(append(args, now.columns()...), string(was.state))
 	}
-	found, err := tx.changed(query, args...)
+	was := c.stored.state
+	err = tx.Require(tx.ctx, func() error {
+		return writ.Errorf(writ.CodeConflict, "call %d of run %s has left the state %q", c.Seq, c.Run, was)
+	}, query, args...)
 	if err != nil {
 		return err
-	}
-	if !found {
-		return writ.Errorf(writ.CodeConflict, "call %d of run %s has left the state %q", c.Seq, c.Run, c.stored.state)
 	}
 	tx.shift(c.stored.node, Load{}.Minus(c.stored.load()))
 	tx.shift(now.node, now.load())

@@ -281,10 +281,8 @@ func (n *newest) add(digests []writ.Digest) {
 // waits for it.
 func (tx *Tx) Then(do func()) { tx.then = append(tx.then, do) }
 
-func (tx *Tx) exec(query string, args ...any) error {
-	_, err := tx.ExecContext(tx.ctx, query, args...)
-	return err
-}
+// exec runs a statement whose result the change does not need. The arguments must not change after the call.
+func (tx *Tx) exec(query string, args ...any) error { return tx.Queue(tx.ctx, query, args...) }
 
 // changed runs a statement and reports whether it changed a row.
 func (tx *Tx) changed(query string, args ...any) (bool, error) {

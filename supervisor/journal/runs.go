@@ -148,10 +148,10 @@ func (tx *Tx) PutRun(r *Run) error {
 		query = `UPDATE runs SET body = $3, state = $4, pending = $5 WHERE id = $1 AND state = $2`
 		args = append(args, string(r.State), !r.Idle)
 	}
-	found, err := tx.changed(query, args...)
-	if err == nil && !found {
-		err = writ.Errorf(writ.CodeConflict, "run %s has left the state %s", r.ID, r.stored)
-	}
+	was := r.stored
+	err = tx.Require(tx.ctx, func() error {
+		return writ.Errorf(writ.CodeConflict, "run %s has left the state %s", r.ID, was)
+	}, query, args...)
 	r.storedWaiting = r.Waiting
 	return err
 }

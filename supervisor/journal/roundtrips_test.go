@@ -1,0 +1,46 @@
+package journal_test
+
+import (
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/test/pgproxy"
+	"writ/supervisor/journal"
+)
+
+// A step writes a result, two calls, a run and two events.
+func TestStepNeedsFewRoundTrips(t *testing.T) {
+	const most = 4 // begin, epoch, the number of its last event, commit
+	proxy, address := pgproxy.New(t, server.Store(t))
+	j := open(t, address)
+	if _, err := j.BeginEpoch(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	run := aRun("1")
+	write(t, j, func(tx *journal.Tx) error {
+		_, err := tx.AddRun(run, 1, []byte("1"))
+		return err
+	})
+	run.Committed()
+	var last *journal.Call
+	fewest := 1000
+	for seq := 1; seq <= 4; seq++ { // the first two steps prepare the statements
+		next := aCall(run.ID, seq)
+		next.In(run)
+		next.State, next.Node, next.Delivery, next.After, next.Error = writ.CallQueued, "n1", 1, nil, nil
+		before := proxy.RoundTrips()
+		write(t, j, func(tx *journal.Tx) error { return step(tx, run, last, next) })
+		fewest = min(fewest, proxy.RoundTrips()-before)
+		run.Committed()
+		next.Committed()
+		last = next
+	}
+	if fewest > most {
+		t.Errorf("a step needs %d round trips, want at most %d", fewest, most)
+	}
+	calls, err := journal.Query(t.Context(), j, func(tx *journal.Tx) ([]*journal.Call, error) { return tx.Calls(run.ID) })
+	if err != nil || len(calls) != 4 || calls[2].State != writ.CallSucceeded || calls[3].State != writ.CallQueued {
+		t.Errorf("stored calls: %v, %v", calls, err)
+	}
+}
