@@ -102,7 +102,7 @@ func TestFailedQueuedStatementUndoesOnlyItsChange(t *testing.T) {
 
 // Promise: Speed and storage: On PostgreSQL a change waits for few round trips, however many statements it has.
 // How: Statements whose result is not needed are sent with the next query or with the commit.
-// Also: TestStepNeedsFewRoundTrips.
+// Also: TestStepNeedsFewRoundTrips, TestEventsNeedFewRoundTrips.
 func TestQueuedStatementsShareRoundTrips(t *testing.T) {
 	proxy, address := pgproxy.New(t, server.Store(t))
 	db := open(t, address)

@@ -96,7 +96,7 @@ func (s *callTable) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) 
 }
 
 func storeCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
-	_, err := tx.ExecContext(ctx, `
+	err := tx.Queue(ctx, `
 		INSERT INTO calls (run, seq, state, body, name, line, planned)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (run, seq) DO UPDATE SET state = excluded.state, body = excluded.body, name = excluded.name, line = excluded.line,
@@ -155,7 +155,7 @@ func storeFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.Dat
 	if err != nil || len(calls) == 0 {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `
+	err = tx.Queue(ctx, `
 		UPDATE runs
 		SET failed_operation = $1
 		WHERE id = $2 AND datacenter = $3 AND failure <> ''`, selectable(calls[0].Operation), string(run.ID),

@@ -2,8 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"writ"
 	"writ/internal/sqldb"
@@ -81,9 +79,9 @@ func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datac
 		if err := storeRun(ctx, tx, datacenter, journal, run, fromEvent); err != nil {
 			return err
 		}
-		if err := deliverSubmission(ctx, tx, datacenter, run.ID); err != nil {
-			return err
-		}
+	}
+	if err := deliverSubmissions(ctx, tx, datacenter, c.runs.values); err != nil {
+		return err
 	}
 	for _, call := range c.calls.values {
 		if err := storeCall(ctx, tx, call); err != nil {
@@ -153,7 +151,7 @@ func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.Ru
 		return nil, nil
 	}
 	q := selectFrom(`SELECT id, datacenter, project FROM runs`)
-	andIn(q, "id", ids)
+	andIn(q, "id", filled(ids))
 	rows, err := tx.QueryContext(ctx, q.String(), q.args...)
 	known := make(map[writ.RunID]runOwner, len(ids))
 	err = each(rows, err, func(row scanner) error {
@@ -166,25 +164,44 @@ func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.Ru
 	return known, err
 }
 
-// deliverSubmission marks the submission of a run as delivered once the datacenter has the run. The answer to the
-// submission may have been lost.
-func deliverSubmission(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.RunID) error {
-	row := tx.QueryRowContext(ctx, `
-		SELECT `+submissionColumns+` FROM submissions
-		WHERE run = $1 AND datacenter = $2 AND state = 'waiting'`, string(run), string(datacenter))
-	s, err := new(damage).scanSubmission(row)
-	if isShown(s, err) {
-		s.Error, err = nil, nil
-	}
-	if errors.Is(err, sql.ErrNoRows) || skip(err) { // the event counts even if the submission is unreadable
+// deliverSubmissions marks the submissions of runs as delivered once the datacenter has the runs. The answers to the
+// submissions may have been lost.
+func deliverSubmissions(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, runs []writ.Run) error {
+	if len(runs) == 0 {
 		return nil
 	}
+	ids := make([]writ.RunID, len(runs))
+	for i, run := range runs {
+		ids[i] = run.ID
+	}
+	q := selectFrom(`SELECT ` + submissionColumns + ` FROM submissions`)
+	andIn(q, "run", filled(ids))
+	q.and("datacenter = ?", string(datacenter))
+	q.and("state = 'waiting'")
+	q.add("\nORDER BY received, payload")
+	rows, err := tx.QueryContext(ctx, q.String(), q.args...)
+	waiting, err := collect(rows, err, func(row scanner) (writ.Submission, error) {
+		s, err := new(damage).scanSubmission(row)
+		if isShown(s, err) {
+			s.Error, err = nil, nil
+		}
+		return s, err // the event counts even if the submission is unreadable
+	})
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+	first, err := nextEventIDs(ctx, tx, len(waiting))
 	if err != nil {
 		return err
 	}
-	if _, err := moveSubmission(ctx, tx, s.Payload, writ.SubmissionDelivered, nil); err != nil {
-		return err
+	for i, s := range waiting {
+		if err := tx.Queue(ctx, moveSubmissionText, string(writ.SubmissionDelivered), "", s.Payload.String()); err != nil {
+			return err
+		}
+		s.State = writ.SubmissionDelivered
+		if err := addEvent(ctx, tx, submissionEvent(tx, first+int64(i), s)); err != nil {
+			return err
+		}
 	}
-	s.State = writ.SubmissionDelivered
-	return addSubmissionEvent(ctx, tx, s)
+	return nil
 }

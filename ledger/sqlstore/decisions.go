@@ -24,11 +24,13 @@ func moveSubmission(
 	if reason != nil {
 		failure = encode(reason)
 	}
-	return affected(tx.ExecContext(ctx, `
+	return affected(tx.ExecContext(ctx, moveSubmissionText, string(to), failure, payload.String()))
+}
+
+const moveSubmissionText = `
 		UPDATE submissions
 		SET state = $1, failure = $2
-		WHERE payload = $3 AND state = 'waiting'`, string(to), failure, payload.String()))
-}
+		WHERE payload = $3 AND state = 'waiting'`
 
 // Deliver moves a submission to delivered and stores the datacenter's answer about the run.
 func (s *submissionTable) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error {
@@ -99,7 +101,7 @@ const rejectedAtOnce = 10
 // boundRejected limits the space of rejected submissions: it deletes the text of s, and the oldest rejected submissions
 // of its signer beyond ledger.MaxRejected.
 func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
-	if _, err := tx.ExecContext(ctx, `UPDATE submissions SET signed = $1 WHERE payload = $2`, []byte{},
+	if err := tx.Queue(ctx, `UPDATE submissions SET signed = $1 WHERE payload = $2`, []byte{},
 		s.Payload.String()); err != nil {
 		return err
 	}
@@ -115,7 +117,7 @@ func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 		for _, query := range []string{
 			`DELETE FROM submissions WHERE run = $1`, `DELETE FROM runs WHERE id = $1 AND accepted = 0`,
 		} {
-			if _, err := tx.ExecContext(ctx, query, run); err != nil {
+			if err := tx.Queue(ctx, query, run); err != nil {
 				return err
 			}
 		}
@@ -142,7 +144,7 @@ func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	if s.Error != nil {
 		run.Failure = &writ.Failure{Error: *s.Error}
 	}
-	_, err = tx.ExecContext(ctx, `
+	err = tx.Queue(ctx, `
 		UPDATE runs
 		SET state = $1, ended = $2, body = $3, failure = $4
 		WHERE id = $5`, string(s.State), micros(run.Ended), encode(run), failureCode(run), string(s.Run))
@@ -155,8 +157,12 @@ func addSubmissionEvent(ctx context.Context, tx *sqldb.Tx, s writ.Submission) er
 	if err != nil {
 		return err
 	}
-	return addEvent(ctx, tx, ledger.Event{
-		ID: first, Datacenter: s.Datacenter, Event: writ.Event{Time: tx.Now}, Submission: &s, About: s.Run,
-		Project: s.Project,
-	})
+	return addEvent(ctx, tx, submissionEvent(tx, first, s))
+}
+
+// submissionEvent returns the event of a submission's new state.
+func submissionEvent(tx *sqldb.Tx, id int64, s writ.Submission) ledger.Event {
+	return ledger.Event{
+		ID: id, Datacenter: s.Datacenter, Event: writ.Event{Time: tx.Now}, Submission: &s, About: s.Run, Project: s.Project,
+	}
 }

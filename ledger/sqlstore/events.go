@@ -85,7 +85,7 @@ func (s *eventTables) StoreEvents(ctx context.Context, datacenter writ.Datacente
 		if err := storeEvents(ctx, tx, datacenter, fresh); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `
+		err = tx.Queue(ctx, `
 			INSERT INTO journals (datacenter, journal, seq, at)
 			VALUES ($1, $2, $3, $4)
 			ON CONFLICT (datacenter, journal) DO UPDATE SET seq = excluded.seq, at = excluded.at`,
@@ -102,7 +102,7 @@ func (s *eventTables) StoreEvents(ctx context.Context, datacenter writ.Datacente
 // new journal only when it is restored from a backup.
 func forgetCopies(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
 	for _, table := range []string{"nodes", "resources"} {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE datacenter = $1`,
+		if err := tx.Queue(ctx, `DELETE FROM `+table+` WHERE datacenter = $1`,
 			string(datacenter)); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ const maxJournals = 100
 // forgetJournals deletes the last events of a datacenter's oldest journals, so that maxJournals is not exceeded with
 // one more journal.
 func forgetJournals(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
-	_, err := tx.ExecContext(ctx, `
+	err := tx.Queue(ctx, `
 		DELETE FROM journals
 		WHERE datacenter = $1 AND journal NOT IN (
 			SELECT journal FROM journals
@@ -198,7 +198,7 @@ func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) 
 		return writ.Errorf(writ.CodeTooLarge, "the event %d of the datacenter has %d bytes, more than %d", e.Seq,
 			len(body), maxEventBytes)
 	}
-	_, err := tx.ExecContext(ctx, `
+	err := tx.Queue(ctx, `
 		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 		e.ID, string(e.Datacenter), e.Journal, e.Seq, micros(tx.Now), e.Topic(), string(e.About), string(e.Project), body)

@@ -48,7 +48,7 @@ func (s *nodeTable) Nodes(
 
 func storeNode(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, node writ.Node) error {
 	node.Datacenter = datacenter
-	_, err := tx.ExecContext(ctx, `
+	err := tx.Queue(ctx, `
 		INSERT INTO nodes (datacenter, id, name, admission, body)
 		VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (datacenter, id) DO UPDATE SET name = excluded.name, admission = excluded.admission, body = excluded.body`,

@@ -45,6 +45,15 @@ func andIn[T any](q *query, column string, values []T) {
 	}
 }
 
+// filled repeats the last value until the number of values is a power of two. So a list has few texts, which stay
+// prepared.
+func filled[T any](values []T) []T {
+	for n := len(values); n > 0 && n&(n-1) != 0; n++ {
+		values = append(values, values[n-1])
+	}
+	return values
+}
+
 // andIs adds a condition on the value of a column, unless `value` is empty.
 func andIs[T ~string](q *query, column string, value T) {
 	if value != "" {

@@ -61,7 +61,7 @@ func (s *registrationTable) Registrations(ctx context.Context) ([]ledger.Registr
 // RemoveRegistrations deletes old registrations.
 func (s *registrationTable) RemoveRegistrations(ctx context.Context, before time.Time) error {
 	return s.db.Write(failpoint.At(ctx, failpoint.RegistrationsForgotten), func(tx *sqldb.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM registrations WHERE received < $1`, micros(before))
+		err := tx.Queue(ctx, `DELETE FROM registrations WHERE received < $1`, micros(before))
 		return err
 	})
 }
@@ -89,7 +89,7 @@ func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Regis
 			"%d supervisors already wait for a place in the roster, and all others in this network have proved their token",
 			ledger.MaxRegistrations).WithHint("start the supervisor with the token that `writ dc add` prints")
 	}
-	_, err = tx.ExecContext(ctx, `DELETE FROM registrations WHERE id = $1`, displaced)
+	err = tx.Queue(ctx, `DELETE FROM registrations WHERE id = $1`, displaced)
 	return err
 }
 

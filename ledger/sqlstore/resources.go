@@ -124,14 +124,14 @@ func listDeployments(filter ledger.ResourceFilter, p ledger.Page) (*query, error
 
 func storeResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, r writ.Resource) error {
 	if r.Deleted {
-		_, err := tx.ExecContext(ctx, `
+		err := tx.Queue(ctx, `
 			DELETE FROM resources
 			WHERE datacenter = $1 AND project = $2 AND kind = $3 AND name = $4`,
 			string(datacenter), string(r.Project), string(r.Kind), r.Name)
 		return err
 	}
 	r.Datacenter, r.Values = datacenter, nil
-	_, err := tx.ExecContext(ctx, `
+	err := tx.Queue(ctx, `
 		INSERT INTO resources (datacenter, project, kind, name, node, deployment, troubled, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (datacenter, project, kind, name)

@@ -156,7 +156,7 @@ func deleteRuns(ctx context.Context, db *sqldb.DB, choose func(tx *sqldb.Tx) ([]
 			`DELETE FROM submissions WHERE run IN ` + in,
 			`DELETE FROM runs WHERE id IN ` + in,
 		} {
-			if _, err := tx.ExecContext(ctx, query, ids...); err != nil {
+			if err := tx.Queue(ctx, query, ids...); err != nil {
 				return err
 			}
 		}

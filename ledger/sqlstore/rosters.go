@@ -41,14 +41,14 @@ func (s *rosterTables) AddRoster(ctx context.Context, roster *identity.Roster, s
 		case roster.Version < newest:
 			return conflict("version %d of the roster is older than version %d in the ledger", roster.Version, newest)
 		}
-		_, err = tx.ExecContext(ctx, `
+		err = tx.Queue(ctx, `
 			INSERT INTO rosters (version, expires, stored, signed)
 			VALUES ($1, $2, $3, $4)`, roster.Version, micros(roster.Expires), micros(tx.Now), signed)
 		if err != nil {
 			return err
 		}
 		for _, l := range roster.Chain().Entries(newest) {
-			_, err := tx.ExecContext(ctx, `
+			err := tx.Queue(ctx, `
 				INSERT INTO roster_links (version, digest, waypoint)
 				VALUES ($1, $2, $3)
 				ON CONFLICT (version) DO UPDATE SET waypoint = excluded.waypoint`, l.Version, l.Digest.String(), l.Waypoint)
@@ -68,12 +68,12 @@ func (s *rosterTables) AddRoster(ctx context.Context, roster *identity.Roster, s
 // of the roster's supervisors.
 func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 	for _, query := range []string{`DELETE FROM datacenters`, `DELETE FROM regions`, `DELETE FROM projects`} {
-		if _, err := tx.ExecContext(ctx, query); err != nil {
+		if err := tx.Queue(ctx, query); err != nil {
 			return err
 		}
 	}
 	for _, d := range roster.Datacenters {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO regions (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`,
+		if err := tx.Queue(ctx, `INSERT INTO regions (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`,
 			d.Region); err != nil {
 			return err
 		}
@@ -81,19 +81,19 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 		if key := sshsig.SSHKey(d.SupervisorKey); key != nil {
 			row.Key = ssh.FingerprintSHA256(key)
 		}
-		_, err := tx.ExecContext(ctx, `
+		err := tx.Queue(ctx, `
 			INSERT INTO datacenters (id, region, name, body)
 			VALUES ($1, $2, $3, $4)`, string(d.ID), d.Region, d.Name, encode(row))
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM registrations WHERE key_text = $1`,
+		if err := tx.Queue(ctx, `DELETE FROM registrations WHERE key_text = $1`,
 			keyText(d.SupervisorKey)); err != nil {
 			return err
 		}
 	}
 	for _, p := range roster.Projects {
-		_, err := tx.ExecContext(ctx, `
+		err := tx.Queue(ctx, `
 			INSERT INTO projects (id, name, tenant)
 			VALUES ($1, $2, $3)`, string(p.ID), p.Name, string(p.Tenant))
 		if err != nil {

@@ -16,14 +16,21 @@ import (
 // addRun stores a run and returns true, or returns false if it exists. parameters is the searchable text of its
 // parameters, "" if unknown.
 func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, parameters string) (bool, error) {
-	return affected(tx.ExecContext(ctx, `
+	return affected(tx.ExecContext(ctx, insertRun+` ON CONFLICT (id) DO NOTHING`,
+		runValues(run, journal, parameters, tx.Now)...))
+}
+
+const insertRun = `
 		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words, parameters, logs_only)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
-		ON CONFLICT (id) DO NOTHING`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`
+
+// runValues returns the values of insertRun.
+func runValues(run ledger.Run, journal, parameters string, now time.Time) []any {
+	return []any{
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
-		micros(run.Created), micros(run.Accepted), endOf(run.State, run.Ended, tx.Now), encode(run.Run), journal,
-		selectable(run.Script), selectable(run.Deployment), failureCode(run.Run), wordsOf(run.Run), parameters,
-		run.LogsOnly))
+		micros(run.Created), micros(run.Accepted), endOf(run.State, run.Ended, now), encode(run.Run), journal,
+		selectable(run.Script), selectable(run.Deployment), failureCode(run.Run), wordsOf(run.Run), parameters, run.LogsOnly,
+	}
 }
 
 // endOf returns the time for the column ended: 0 for an open run, else the time that the datacenter reports. If it
@@ -70,19 +77,15 @@ func storeRun(
 	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, source reportSource,
 ) error {
 	run.Datacenter, run.Output = datacenter, nil
-	copied := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
-	added, err := addRun(ctx, tx, copied, journal, "")
-	if err != nil || added {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `
-		UPDATE runs
-		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7, failure = $8, failed_operation = '', words = $9
-		WHERE id = $10 AND datacenter = $11 AND (accepted = 0 OR $12)`,
-		string(run.State), micros(run.Accepted), endOf(ledger.State(run.State), run.Ended, tx.Now), encode(run), journal, selectable(run.Script),
-		selectable(run.Deployment), failureCode(run), wordsOf(run), string(run.ID), string(datacenter), bool(source))
-	return err
+	stored := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
+	return tx.Queue(ctx, storeRunText, append(runValues(stored, journal, "", tx.Now), bool(source))...)
 }
+
+const storeRunText = insertRun + `
+		ON CONFLICT (id) DO UPDATE SET state = excluded.state, accepted = excluded.accepted, ended = excluded.ended,
+			body = excluded.body, journal = excluded.journal, script = excluded.script, deployment = excluded.deployment,
+			failure = excluded.failure, failed_operation = '', words = excluded.words
+		WHERE runs.datacenter = excluded.datacenter AND (runs.accepted = 0 OR $18)`
 
 // Unreported lists open runs that the journal has not reported.
 func (s *runTable) Unreported(

@@ -40,7 +40,7 @@ func (s shares) write(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacen
 		if s[kind] == 0 {
 			continue
 		}
-		_, err := tx.ExecContext(ctx, `
+		err := tx.Queue(ctx, `
 			INSERT INTO shares (datacenter, kind, day, bytes)
 			VALUES ($1, $2, $3, $4)
 			ON CONFLICT (datacenter, kind, day) DO UPDATE SET bytes = shares.bytes + excluded.bytes`,
@@ -72,6 +72,6 @@ func (s *eventTables) Shares(ctx context.Context) (map[writ.DatacenterID]int64, 
 // pruneShares deletes the rows of days whose events or runs have been pruned. Kept revisions of these days no longer
 // count; KeptRevisions limits their number.
 func pruneShares(ctx context.Context, tx *sqldb.Tx, kind string, before time.Time) error {
-	_, err := tx.ExecContext(ctx, `DELETE FROM shares WHERE kind = $1 AND day < $2`, kind, micros(before)/microsPerDay)
+	err := tx.Queue(ctx, `DELETE FROM shares WHERE kind = $1 AND day < $2`, kind, micros(before)/microsPerDay)
 	return err
 }

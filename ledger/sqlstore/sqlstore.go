@@ -89,7 +89,7 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	return s.db.Write(failpoint.At(ctx, failpoint.LedgerProbed), func(tx *sqldb.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+		err := tx.Queue(ctx, `
 			INSERT INTO probes (name, body)
 			VALUES ('room', $1)
 			ON CONFLICT (name) DO UPDATE SET body = excluded.body`, make([]byte, probeSize))

@@ -98,7 +98,7 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 		return err
 	}
 	if !added { // the run was stored without parameters
-		if _, err := tx.ExecContext(ctx, `UPDATE runs SET parameters = $1, logs_only = $2 WHERE id = $3`,
+		if err := tx.Queue(ctx, `UPDATE runs SET parameters = $1, logs_only = $2 WHERE id = $3`,
 			parametersOf(in.Params), in.LogsOnly, string(in.Run)); err != nil {
 			return err
 		}

@@ -68,12 +68,12 @@ func storeUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID,
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, storeUsageText, string(u.Project), micros(u.Hour), string(datacenter),
+	if err := tx.Queue(ctx, storeUsageText, string(u.Project), micros(u.Hour), string(datacenter),
 		string(u.Kind), u.Name, string(u.UID), string(u.Node),
 		u.CPUSeconds, u.MemoryMiBSeconds, u.DiskGiBSeconds, u.Received, u.Sent); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, addToMonthText, monthOf(u.Hour), string(u.Project), string(u.Kind), u.Name,
+	err = tx.Queue(ctx, addToMonthText, monthOf(u.Hour), string(u.Project), string(u.Kind), u.Name,
 		string(u.UID), string(datacenter), micros(u.Hour),
 		added.CPUSeconds, added.MemoryMiBSeconds, added.DiskGiBSeconds, added.Received, added.Sent)
 	return err

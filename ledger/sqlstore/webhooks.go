@@ -38,7 +38,7 @@ func (s *webhookTable) SetWebhookAt(ctx context.Context, name string, at ledger.
 		return fmt.Errorf("encode lost nodes: %w", err)
 	}
 	err = s.db.Write(failpoint.At(ctx, failpoint.WebhookTold), func(tx *sqldb.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+		err := tx.Queue(ctx, `
 			INSERT INTO webhooks (name, event, lost)
 			VALUES ($1, $2, $3)
 			ON CONFLICT (name) DO UPDATE SET event = excluded.event, lost = excluded.lost`, name, at.Event, string(lost))
