@@ -55,7 +55,7 @@ func (b publishing) serves(when string, names ...string) {
 // Promise: Networks and containers: A container gets connections of a shared port only while it is healthy. If all are
 // unhealthy, all get them. A container that is stopped or deleted loses no request.
 // How: The node follows its health and its program, and removes it from the port before it ends.
-// Also: TestInterruptedReplicaLeavesOrServes.
+// Also: TestInterruptedReplicaLeavesOrServes, TestRemovalKeepsNewConnectionOfReusedPort.
 func TestSharedPortFollowsHealth(t *testing.T) {
 	t.Parallel()
 	b := newPublishing(t)

@@ -549,25 +549,43 @@ func (x *publishing) countSlowly(owner sal.Owner, meanwhile func()) {
 // held opens a connection from the outside to a port that leads to port 81 of a guest, where each line is sent back.
 func (x *publishing) held(g *guest, port int) (exchange func(line string) error) {
 	x.Helper()
+	x.echo(g)
+	return exchanging(x.dialFrom(0, hostIPv4, port))
+}
+
+// echo accepts one connection to port 81 of a guest and sends back what it receives.
+func (x *publishing) echo(g *guest) {
+	x.Helper()
 	testenv.InNetns(x, g.netns, func() error {
 		l, err := net.Listen("tcp", ":81")
 		if err != nil {
 			return err
 		}
 		go func() {
-			defer l.Close()
-			if c, err := l.Accept(); err == nil {
+			c, err := l.Accept()
+			_ = l.Close()
+			if err == nil {
 				_, _ = io.Copy(c, c)
 			}
 		}()
 		return nil
 	})
-	var c net.Conn
+}
+
+// dialFrom connects from a port outside, or from any port if from is 0.
+func (x *publishing) dialFrom(from int, address string, port int) (c net.Conn) {
+	x.Helper()
 	testenv.InNetns(x, x.outside, func() (err error) {
-		c, err = net.Dial("tcp", net.JoinHostPort(hostIPv4, fmt.Sprint(port)))
+		d := net.Dialer{LocalAddr: &net.TCPAddr{Port: from}, Timeout: 20 * time.Second}
+		c, err = d.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port)).String())
 		return err
 	})
 	x.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// exchanging returns a function that sends a line on a connection and waits until it is sent back.
+func exchanging(c net.Conn) (exchange func(line string) error) {
 	return func(line string) error {
 		if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 			return err

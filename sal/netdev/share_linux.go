@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"writ"
@@ -143,32 +144,56 @@ func (s shares) updateAll(l *link) error {
 	return s.update(ports)
 }
 
-// forget removes connections to the guest end of a link from the kernel's connection table. protocol 0 means every
-// protocol. If ports are given, it only removes connections to these ports of the node. Without this, datagrams of a
+// forget removes connections to the guest end of a link from the kernel's connection table. protocol 0 means TCP and
+// UDP. If ports are given, it only removes connections to these ports of the node. Without this, datagrams of a
 // client that continues to send would never reach another owner of the port.
 func forget(l *link, protocol uint8, ports ...uint16) {
 	if l == nil {
 		return
 	}
 	_, guest := l.ends()
-	for i, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		to := func() *netlink.ConntrackFilter { // no error is possible: each kind of value is added once
-			var inner netlink.ConntrackFilter
-			_ = inner.AddIP(netlink.ConntrackReplySrcIP, guest[i].Addr().AsSlice())
-			if protocol != 0 {
-				_ = inner.AddProtocol(protocol)
-			}
-			return &inner
-		}
-		all := []netlink.CustomConntrackFilter{to()}
-		for k, port := range ports {
-			one := to()
-			_ = one.AddPort(netlink.ConntrackOrigDstPort, port)
-			all = append(all[:k], one)
-		}
+	removeFlows(func(f *netlink.ConntrackFlow) bool {
+		from, _ := netip.AddrFromSlice(f.Reverse.SrcIP)
+		return (from == guest[0].Addr() || from == guest[1].Addr()) &&
+			(protocol == 0 || f.Forward.Protocol == protocol) &&
+			(len(ports) == 0 || slices.Contains(ports, f.Forward.DstPort))
+	})
+}
+
+// removeFlows removes connections from the kernel's connection table if match returns true. Meanwhile, a client can
+// reuse the port of a closed connection for a new one to another owner. removeFlows keeps the new connection, because
+// it identifies connections by the source and destination of their replies, which contain the address of the owner.
+func removeFlows(match func(*netlink.ConntrackFlow) bool) {
+	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
 		// Without the kernel's module for this, the connections time out.
-		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, all...)
+		flows, _ := netlink.ConntrackTableList(netlink.ConntrackTable, family)
+		for _, f := range flows {
+			if match(f) {
+				removeFlow(family, f.Reverse)
+			}
+		}
 	}
+}
+
+// removeFlow removes the connection with these replies.
+func removeFlow(family netlink.InetFamily, replies netlink.IPTuple) {
+	source, destination := nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
+	if family == unix.AF_INET6 {
+		source, destination = nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
+	}
+	tuple := nl.NewRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_REPLY, nil)
+	addresses := tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_IP, nil)
+	addresses.AddRtAttr(source, replies.SrcIP)
+	addresses.AddRtAttr(destination, replies.DstIP)
+	ports := tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_PROTO, nil)
+	ports.AddRtAttr(nl.CTA_PROTO_NUM, []byte{replies.Protocol})
+	ports.AddRtAttr(nl.CTA_PROTO_SRC_PORT, nl.BEUint16Attr(replies.SrcPort))
+	ports.AddRtAttr(nl.CTA_PROTO_DST_PORT, nl.BEUint16Attr(replies.DstPort))
+	const remove = unix.NFNL_SUBSYS_CTNETLINK<<8 | nl.IPCTNL_MSG_CT_DELETE
+	request := nl.NewNetlinkRequest(remove, unix.NLM_F_ACK)
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(family), Version: nl.NFNETLINK_V0})
+	request.AddData(tuple)
+	_, _ = request.Execute(unix.NETLINK_NETFILTER, 0) // it may have timed out meanwhile
 }
 
 // datagrams returns the UDP ports of the claims that are not in `others`.
@@ -195,28 +220,18 @@ func forgetWithdrawn(l *link, before []sal.Claim) {
 // forgetUnserved removes UDP connections to ports of new claims that began before these ports had an owner. Otherwise,
 // a client that continues to send on such a connection would never reach the owner.
 func forgetUnserved(open opening.List, before, claims []sal.Claim) {
-	var all []netlink.CustomConntrackFilter
+	var all []netip.AddrPort
 	for _, port := range datagrams(claims, before) {
 		for _, address := range open.At(int64(port)) {
-			all = append(all, unserved(netip.AddrPortFrom(address, port)))
+			all = append(all, netip.AddrPortFrom(address, port))
 		}
 	}
 	if len(all) == 0 {
 		return
 	}
-	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		// Without the kernel's module for this, the connections time out.
-		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, all...)
-	}
-}
-
-// unserved matches UDP connections to an address and port of this host whose destination address no rule has
-// translated.
-type unserved netip.AddrPort
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (u unserved) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
-	at := netip.AddrPort(u)
-	return f.Forward.Protocol == unix.IPPROTO_UDP && f.Forward.DstPort == at.Port() &&
-		f.Forward.DstIP.Equal(at.Addr().AsSlice()) && f.Reverse.SrcIP.Equal(f.Forward.DstIP)
+	removeFlows(func(f *netlink.ConntrackFlow) bool {
+		to, _ := netip.AddrFromSlice(f.Forward.DstIP)
+		return f.Forward.Protocol == unix.IPPROTO_UDP && slices.Contains(all, netip.AddrPortFrom(to, f.Forward.DstPort)) &&
+			f.Reverse.SrcIP.Equal(f.Forward.DstIP) // no rule has translated the address
+	})
 }

@@ -4,7 +4,9 @@ package netdev
 
 import (
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 
 	"writ"
 	"writ/internal/test/testenv"
@@ -124,6 +128,50 @@ func TestOwnerLeavesSharedPort(t *testing.T) {
 	}
 	if n, err := x.Publisher().Connections(t.Context(), old.owner); n != 1 || err != nil {
 		t.Errorf("it has %d connections, %v", n, err)
+	}
+}
+
+// The kernel replaces a closed connection by a new one from the same port, while the closed one is about to be removed.
+func TestRemovalKeepsNewConnectionOfReusedPort(t *testing.T) {
+	t.Parallel()
+	x := newPublishing(t)
+	old, other := x.server("old", []catalog.Publish{shared(8000, 80)}), x.server("new", []catalog.Publish{shared(8000, 81)})
+	x.readies(sal.Ready, old)
+	for i, at := range []string{hostIPv4, hostIPv6} {
+		port := 20_000 + i
+		c := x.dialFrom(port, at, 8000)
+		if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "old ") {
+			t.Fatalf("before: %q, %v", answer, err)
+		}
+		_ = c.Close()
+		closed := func(f *netlink.ConntrackFlow) bool {
+			p, ok := f.ProtoInfo.(*netlink.ProtoInfoTCP)
+			return ok && p.State == nl.TCP_CONNTRACK_TIME_WAIT && int(f.Forward.SrcPort) == port && f.Forward.DstIP.Equal(net.ParseIP(at))
+		}
+		x.readies(sal.Ready, other)
+		x.readies(sal.NotReady, old)
+		var exchange func(string) error
+		reuse := func(f *netlink.ConntrackFlow) bool {
+			if !closed(f) {
+				return false
+			}
+			x.echo(other)
+			exchange = exchanging(x.dialFrom(port, at, 8000))
+			return true
+		}
+		for until := time.Now().Add(20 * time.Second); exchange == nil && time.Now().Before(until); { // its last packet may be on its way
+			testenv.InNetns(t, x.Netns, func() error {
+				removeFlows(reuse)
+				return nil
+			})
+		}
+		x.readies(sal.Ready, old)
+		x.readies(sal.NotReady, other) // so that the connection breaks unless the kernel remembers its owner
+		if exchange == nil {
+			t.Errorf("the connection to %s does not end", at)
+		} else if err := exchange("after"); err != nil {
+			t.Errorf("the new connection to %s: %v", at, err)
+		}
 	}
 }
 
