@@ -11,8 +11,8 @@ import (
 // maxRecentBytes limits recentEvents. At 14,000 events a second, this is about half a second.
 const maxRecentBytes = 4 << 20
 
-// recentEvents holds the newest events in memory, exactly as they were stored, so that readers that are not far behind
-// read nothing from the database. Events are added after their commit, in the order of their ids.
+// recentEvents holds the newest events in memory, exactly as they were stored. A reader that needs only these events does
+// not query the database. Events are added after their commit, in the order of their ids.
 type recentEvents struct {
 	// shared is whether other processes store events in the same database. Then events up to `to` are complete, but there
 	// may be newer ones.

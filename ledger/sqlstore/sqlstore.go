@@ -40,6 +40,8 @@ type tables struct {
 }
 
 // write is sqldb.DB.Write for changes that store or delete events.
+//
+//failpoint:none the caller names the write
 func (t tables) write(ctx context.Context, do func(tx *sqldb.Tx) error) error {
 	return t.db.Write(ctx, func(tx *sqldb.Tx) error {
 		t.recent.join(tx)

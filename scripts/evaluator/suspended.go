@@ -15,16 +15,16 @@ const (
 	maxSuspended = 32 << 20
 	// keptSuspended limits the number of suspended passes of a child.
 	keptSuspended = 128
-	// leastSuspended is the fuel from which a pass is suspended instead of repeated. A pass with less fuel takes less
-	// time than the memory for another VM.
+	// leastSuspended is the least fuel of a pass that is suspended. To repeat a pass with less fuel costs less than the
+	// memory for another VM.
 	leastSuspended = 4_000
 	// fewCalls is a number of calls whose repetition takes less time than a coroutine.
 	fewCalls = 16
 )
 
 // suspendedPasses holds the most recently used suspended passes of a child. A pass of a run continues its suspended
-// pass; without one, it begins anew. The parent does not need to know which of both happens, because the outcomes are
-// equal.
+// pass. Without one, it begins at the start of the script. Both ways have equal outcomes, so the parent does not know the
+// way.
 type suspendedPasses struct {
 	most  int              // bytes
 	list  []*suspendedPass // most recently used first

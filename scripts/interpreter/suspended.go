@@ -25,7 +25,7 @@ type Suspended struct {
 	err     error                        // of the pass, after its end
 }
 
-// waiting is the part of a pass that connects it with its Suspended. The methods of a nil waiting do nothing.
+// waiting connects a pass with its Suspended. The methods of a nil waiting have no effect.
 type waiting struct {
 	yield func(seq int) bool // suspends the VM until the call has ended, or returns false to end the pass
 	open  map[int]openCall   // calls without a result, by seq
@@ -71,7 +71,7 @@ func (p *Program) Begin(
 // new journal. All other inputs must equal the inputs of the last pass.
 //
 // If ok is false, the suspended pass cannot have the new journal, and is dropped: the caller must run a whole pass.
-// The other results are those of Begin.
+// The other results are as for Begin.
 func (s *Suspended) Resume(
 	ctx context.Context, logged int, changed []scripts.Entry, count int,
 ) (o scripts.Outcome, next *Suspended, ok bool, err error) {
