@@ -347,7 +347,7 @@ var Codes = []CodeInfo{
 	},
 	{
 		CodeTooManyWatchers, Unavailable, true, 503, ExitUnreachable, "Too many event streams are open.",
-		"Close some event streams, or try again later.",
+		"Close some event streams, or start the coordinator with a higher `--max-streams`.",
 	},
 	{
 		CodeDatacenterUnknown, NotFound, false, 404, ExitNotFound, "No datacenter has this id or name.",

@@ -28,6 +28,9 @@ const (
 	// calls a second. See docs/measurements.md.
 	DefaultSubmissionsPerSecond = 50
 	DefaultMaxStreams           = 256
+	// MostStreams is the largest useful MaxStreams. A listener accepts 8,192 connections, half of them from streams and
+	// live pages.
+	MostStreams = 2048
 )
 
 // Config configures a coordinator.
@@ -59,7 +62,9 @@ type Config struct {
 	// LedgerSpace returns the free space of the ledger's disk and the size of the ledger, in bytes. The size is 0 if the
 	// disk is unknown. LedgerSpace may be nil.
 	LedgerSpace func() (free, ledger int64)
-	MaxStreams  int // open event streams, DefaultMaxStreams if 0
+	// MaxStreams limits the open event streams, and separately the open live pages. 0 means DefaultMaxStreams. One
+	// network gets three quarters of them.
+	MaxStreams int
 	// Grace limits how long in-flight requests may run after shutdown begins; 10 s if 0.
 	Grace time.Duration
 	// Self identifies this coordinator in the roster. If set, reading needs a login; if nil, every client may read

@@ -247,8 +247,9 @@ func payloadRun(n int) writ.RunID { return writ.RunIDOf(writ.DigestOf(fmt.Append
 
 // Promise: Load and attackers: Events for many streams are read and encoded once, and a slow stream neither misses
 // nor repeats an event.
-// How: The newest 16 MiB of events are in memory while streams exist; slower streams read the ledger.
-// Also: TestStreamsReceiveEachEventOnce.
+// How: The newest 16 MiB of events are in memory while streams exist; slower streams read the ledger. A stream writes
+// many messages at once.
+// Also: TestStreamsReceiveEachEventOnce, TestMessagesAreWrittenTogether.
 func TestManyStreamsAskTheLedgerOnce(t *testing.T) {
 	const streams, rounds = 50, 20
 	p, counting := start(t, tailBytes)
@@ -357,6 +358,42 @@ func viewOf(e ledger.Event) api.Event {
 		v.Run = &run
 	}
 	return v
+}
+
+// TestMessagesAreWrittenTogether writes messages of different sizes, one of them larger than a part.
+func TestMessagesAreWrittenTogether(t *testing.T) {
+	var notes []note
+	var want strings.Builder
+	for i := range 200 {
+		size := 700 + i
+		if i == 100 {
+			size = 3 * partBytes
+		}
+		text := strings.Repeat(string(rune('a'+i%26)), size)
+		notes = append(notes, note{text: []byte(text)})
+		want.WriteString(text)
+	}
+	var got writes
+	if err := writeTogether(&got, notes); err != nil {
+		t.Fatal(err)
+	}
+	if got.text.String() != want.String() {
+		t.Error("the bytes differ")
+	}
+	if most := want.Len()/partBytes + 4; got.count > most {
+		t.Errorf("%d messages in %d writes, want at most %d", len(notes), got.count, most)
+	}
+}
+
+// writes counts the writes of a text.
+type writes struct {
+	text  strings.Builder
+	count int
+}
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.count++
+	return w.text.Write(b)
 }
 
 // foreignEvents is a ledger with a steady flow of events, none of them in the project shop.

@@ -27,7 +27,7 @@ type tail struct {
 	grown   broadcast.Signal       // signals that the tail has more events
 	watched chan struct{}          // receives a token when the first stream opens
 
-	mu       sync.Mutex
+	mu       sync.RWMutex
 	watchers int
 	ready    bool // the fields below are valid
 	// notes has every event with an id above `from` and at most `to`, oldest first.
@@ -142,8 +142,8 @@ func (t *tail) watch() (release func()) {
 // after event id, ok is false and upTo is the newest event that the tail has read. The ledger has all events up to
 // upTo.
 func (t *tail) after(id int64, filter ledger.EventFilter, max int) (notes []note, upTo int64, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.mu.RLock()
+	defer t.mu.RUnlock()
 	if !t.ready {
 		return nil, 0, false
 	}
@@ -151,9 +151,10 @@ func (t *tail) after(id int64, filter ledger.EventFilter, max int) (notes []note
 		return nil, t.to, false
 	}
 	first := sort.Search(len(t.notes), func(i int) bool { return t.notes[i].event.ID > id })
-	for _, n := range t.notes[first:] {
+	for i := first; i < len(t.notes); i++ {
+		n := &t.notes[i]
 		if filter.SelectsEncoded(&n.event) {
-			notes = append(notes, n)
+			notes = append(notes, *n)
 		}
 		if len(notes) == max {
 			return notes, n.event.ID, true

@@ -28,6 +28,7 @@ func coordCommand(env *cli.Env) *cobra.Command {
 	var projectRate float64
 	var keyless bool
 	var shareGiB int64
+	var streams int
 	var traces tracing.Settings
 	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "coord",
@@ -58,7 +59,7 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed,
 			Cluster: cluster, AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks,
-			Traces: traces, Keyless: keyless, Version: env.Version, Log: log,
+			MaxStreams: streams, Traces: traces, Keyless: keyless, Version: env.Version, Log: log,
 		})
 		if err != nil {
 			return err
@@ -87,6 +88,9 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 	f.Int64Var(&shareGiB, "datacenter-share", 0,
 		"maximum GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by the number of datacenters, once less than a quarter is free; 100 GiB with --ledger")
 	cli.InRange(f, "datacenter-share", &shareGiB, 0, cli.Most)
+	f.IntVar(&streams, "max-streams", coord.DefaultMaxStreams,
+		"maximum number of open event streams, and of live pages. One network gets three quarters of each")
+	cli.InRange(f, "max-streams", &streams, 1, coord.MostStreams)
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with webhooks: see docs/manual/webhooks.md")
 	f.BoolVar(&keyless, "keyless", false,
 		"serve on loopback without coordinator.key and without a login, although the roster names coordinators: to give a coordinator a new key")

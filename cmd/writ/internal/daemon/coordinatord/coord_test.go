@@ -3,7 +3,10 @@ package coordinatord
 import (
 	"context"
 	"crypto/ed25519"
+	"io"
 	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,5 +83,45 @@ func TestACoordinatorIsKnownByAnAddressWithTLS(t *testing.T) {
 		if got := firstAddress(&identity.Coordinator{URLs: urls}); got != want {
 			t.Errorf("%s instead of %s", got, want)
 		}
+	}
+}
+
+// Promise: Load and attackers: An operator sets the limit of a coordinator's event streams and live pages.
+// How: `writ coord --max-streams`, 256 by default and at most 2,048.
+func TestEventStreamsAreLimitedBySetting(t *testing.T) {
+	c := newCoord(t, t.TempDir(), "127.0.0.1:0")
+	c.MaxStreams = 3
+	p, _ := processes.New(t.Context())
+	if err := p.Start(t.Context(), "coordinator", serving(c)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	open := func() *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.Listener.Addr().String()+"/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		return answer
+	}
+	for n := range c.MaxStreams {
+		if answer := open(); answer.StatusCode != http.StatusOK {
+			t.Errorf("stream %d: %s", n+1, answer.Status)
+		}
+	}
+	last := open()
+	if last.StatusCode != http.StatusServiceUnavailable { // the body of a stream has no end
+		t.Fatalf("one more stream: %s", last.Status)
+	}
+	if body, err := io.ReadAll(last.Body); err != nil || !strings.Contains(string(body), string(writ.CodeTooManyWatchers)) {
+		t.Errorf("one more stream: %s, %v", body, err)
 	}
 }
