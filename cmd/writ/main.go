@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"writ/cmd/writ/internal/cli/images"
 	"writ/efi/boot"
@@ -14,9 +15,9 @@ import (
 )
 
 // everyday is the garbage collection pace of daemons. A busy daemon has some MiB of live data and allocates the same
-// amount many times a second, so it may use up to 80 MiB before a collection. A daemon with a large heap, for example
-// with many waiting runs, uses Go's own pace.
-var everyday = pace.Pace{Least: 80 << 20, Early: 100}
+// amount many times a second, so it may use up to 80 MiB before a collection. It returns this memory when it has had
+// little work for ten seconds. A daemon with a large heap, for example with many waiting runs, uses Go's own pace.
+var everyday = pace.Pace{Least: 80 << 20, Early: 100, Quiet: 10 * time.Second}
 
 func main() {
 	// As the first process of a machine, writ starts all other processes.
