@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"regexp"
 	"time"
 	"unicode/utf8"
 
@@ -15,6 +14,7 @@ import (
 	"writ/coord/front"
 	"writ/coord/live"
 	"writ/internal/failpoint"
+	"writ/internal/lazyregexp"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -148,7 +148,7 @@ func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
 }
 
 // runPrefix matches a prefix of a run id.
-var runPrefix = regexp.MustCompile(`^[a-z2-7]{1,26}$`)
+var runPrefix = lazyregexp.New(`^[a-z2-7]{1,26}$`)
 
 // maxStuck is a year, in seconds.
 const maxStuck = 366 * 24 * 60 * 60

@@ -3,7 +3,6 @@ package identity
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"writ"
 	"writ/identity/header"
 	"writ/identity/sshsig"
+	"writ/internal/lazyregexp"
 )
 
 const (
@@ -71,7 +71,7 @@ func (a *Authority) acceptsKeyID(keyID, principal string) bool {
 
 // keyIDPattern matches a complete key id, or a prefix and a star. The prefix has at least three characters and ends
 // with a punctuation mark. After a letter or digit, the star would also match repositories with longer names.
-var keyIDPattern = regexp.MustCompile(`^([!-)+-~]{1,128}|[!-)+-~]{2,127}[!-)+-/:-@[-` + "`" + `{-~]\*)$`)
+var keyIDPattern = lazyregexp.New(`^([!-)+-~]{1,128}|[!-)+-~]{2,127}[!-)+-/:-@[-` + "`" + `{-~]\*)$`)
 
 // ValidKeyIDPattern reports whether s is a valid pattern for key ids: an exact id such as "ci-1234", or a prefix such
 // as "repo:acme/shop:*".

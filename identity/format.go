@@ -3,12 +3,12 @@ package identity
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"regexp"
 	"strconv"
 	"time"
 
 	"writ"
 	"writ/identity/header"
+	"writ/internal/lazyregexp"
 )
 
 const (
@@ -77,8 +77,8 @@ func readNonce(r *header.Reader) Nonce {
 }
 
 var (
-	principalPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._:/@-]{0,62}$`)
-	clusterPattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	principalPattern = lazyregexp.New(`^[a-z0-9][a-z0-9._:/@-]{0,62}$`)
+	clusterPattern   = lazyregexp.New(`^[0-9a-f]{64}$`)
 )
 
 // ValidPrincipal reports whether s is a valid name of a signer: 1 to 63 lower-case letters, digits and "._:/@-", of

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"writ/identity/target"
 	"writ/internal/hidden"
 	"writ/internal/imageref"
+	"writ/internal/lazyregexp"
 )
 
 const (
@@ -86,10 +86,10 @@ type Payload struct {
 }
 
 var (
-	operationPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}\.[a-z][a-z0-9_]{0,31}$`)
-	filePattern      = regexp.MustCompile(`^[A-Za-z0-9_./@+-]{1,128}$`)
-	secretPattern    = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}@[1-9][0-9]{0,8}$`)
-	enginePattern    = regexp.MustCompile(`^[a-z]+/[0-9]+(\.[0-9]+)* api/[0-9]+$`)
+	operationPattern = lazyregexp.New(`^[a-z][a-z0-9_]{0,31}\.[a-z][a-z0-9_]{0,31}$`)
+	filePattern      = lazyregexp.New(`^[A-Za-z0-9_./@+-]{1,128}$`)
+	secretPattern    = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,62}@[1-9][0-9]{0,8}$`)
+	enginePattern    = lazyregexp.New(`^[a-z]+/[0-9]+(\.[0-9]+)* api/[0-9]+$`)
 )
 
 // Text returns the exact bytes to sign, with sorted lists and times in whole seconds. The error (PAYLOAD_MALFORMED or

@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"writ"
 	"writ/identity/header"
 	"writ/identity/sshsig"
+	"writ/internal/lazyregexp"
 )
 
 // Statement is the signed content of every change except a script submission: one decision about one subject.
@@ -60,7 +60,7 @@ func SeenSecret(project writ.ProjectID, projectName string, newest int) Seen {
 	return Seen{Project: project, ProjectName: projectName, Revision: int64(newest)}
 }
 
-var fingerprintPattern = regexp.MustCompile(`^SHA256:[A-Za-z0-9+/]{43}$`)
+var fingerprintPattern = lazyregexp.New(`^SHA256:[A-Za-z0-9+/]{43}$`)
 
 // ValidFingerprint reports whether s is a key fingerprint in the format of `ssh-keygen -l`.
 func ValidFingerprint(s string) bool { return fingerprintPattern.MatchString(s) }

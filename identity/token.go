@@ -8,13 +8,13 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"writ"
 	"writ/identity/header"
+	"writ/internal/lazyregexp"
 )
 
 const (
@@ -181,7 +181,7 @@ func tokenText(text []byte) []byte { return frame("writ-token-proof-v1", text) }
 
 var (
 	tokenIDEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-	tokenIDPattern  = regexp.MustCompile(`^[a-z2-7]{12}[acegikmoqsuwy246]$`) // 64 bits: the last character encodes four
+	tokenIDPattern  = lazyregexp.New(`^[a-z2-7]{12}[acegikmoqsuwy246]$`) // 64 bits: the last character encodes four
 )
 
 // ValidTokenID reports whether id is a valid id of a token.

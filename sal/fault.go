@@ -2,11 +2,11 @@ package sal
 
 import (
 	"errors"
-	"regexp"
 	"strconv"
 	"syscall"
 
 	"writ"
+	"writ/internal/lazyregexp"
 )
 
 // Mender is the party that can remove the cause of an operating system error. A retry helps only if the mender is Time.
@@ -77,7 +77,7 @@ func faultCode(errno syscall.Errno) writ.Code {
 }
 
 // osError matches the number of an operating system error in the output of a Rust program.
-var osError = regexp.MustCompile(`\(os error ([0-9]{1,4})\)`)
+var osError = lazyregexp.New(`\(os error ([0-9]{1,4})\)`)
 
 // SaidCode is FaultCode for the output of a program that contains an error number: "Invalid argument (os error 22)". It
 // returns DRIVER_FAILED for output without an error number.

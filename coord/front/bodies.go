@@ -6,11 +6,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"regexp"
 	"slices"
 
 	"writ"
 	"writ/coord/api"
+	"writ/internal/lazyregexp"
 	"writ/supervisor/link"
 )
 
@@ -18,7 +18,7 @@ import (
 const RegistrationsPath = "/v1/datacenters/registrations"
 
 // PlanPath matches requests to a datacenter for the preview of a plan.
-var PlanPath = regexp.MustCompile(`^/v1/datacenters/[^/]+/plan$`)
+var PlanPath = lazyregexp.New(`^/v1/datacenters/[^/]+/plan$`)
 
 // Limits of JSON bodies.
 const (

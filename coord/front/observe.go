@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -15,11 +14,12 @@ import (
 
 	"writ"
 	"writ/coord/access"
+	"writ/internal/lazyregexp"
 )
 
 const requestIDHeader = "X-Request-Id"
 
-var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
+var requestIDPattern = lazyregexp.New(`^[A-Za-z0-9._-]{8,64}$`)
 
 // Observe assigns the request an id, logs and counts it, and recovers from a panic of its handler.
 func (f *Front) Observe(next http.Handler) http.Handler {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"writ"
 	"writ/efi/boot/netconfig"
+	"writ/internal/lazyregexp"
 )
 
 // Config holds the settings of a machine, words of the form "writ.NAME=VALUE". They come from a file of the image, from
@@ -51,7 +51,7 @@ const (
 	vlanWord    = prefix + "vlan"
 )
 
-var clusterPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var clusterPattern = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 // hidden replaces a secret in texts.
 const hidden = "(hidden)"

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"writ/efi/progress"
+	"writ/internal/lazyregexp"
 	"writ/internal/sleep"
 )
 
@@ -39,7 +39,7 @@ type hold struct {
 }
 
 // numbers matches the varying parts of otherwise equal failures: ports, process ids, times.
-var numbers = regexp.MustCompile(`[0-9]+`)
+var numbers = lazyregexp.New(`[0-9]+`)
 
 // alike reports whether two failure texts differ only in numbers.
 func alike(a, b string) bool {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"writ/internal/lazyregexp"
 	"writ/internal/logring"
 )
 
@@ -111,7 +111,7 @@ func (l *logs) runner(line string) {
 
 // levelPattern matches the level in the usual log formats of Go and Rust programs: level=warning, "level":"warn", or
 // WARN after the time.
-var levelPattern = regexp.MustCompile(`\blevel"?[=:] ?"?(\w+)|^.{0,40}?\b(TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b`)
+var levelPattern = lazyregexp.New(`\blevel"?[=:] ?"?(\w+)|^.{0,40}?\b(TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b`)
 
 // levelOf returns the level of a line of a service, "info" if the line has no level.
 func levelOf(line string) string {

@@ -1,10 +1,10 @@
 package libraries
 
 import (
-	"regexp"
 	"strings"
 
 	"writ"
+	"writ/internal/lazyregexp"
 )
 
 // lack is a missing library and the object that needs it.
@@ -54,7 +54,7 @@ var elsewhere = map[string]string{
 }
 
 // versioned matches the name of a library with its interface version.
-var versioned = regexp.MustCompile(`^(lib[A-Za-z0-9+._-]+)\.so\.([0-9]+(?:\.[0-9]+)*)$`)
+var versioned = lazyregexp.New(`^(lib[A-Za-z0-9+._-]+)\.so\.([0-9]+(?:\.[0-9]+)*)$`)
 
 // PackageOf returns the Debian package of a library, derived according to chapter 8 of Debian's policy. It returns ""
 // if the package cannot be derived from the name.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -17,6 +16,7 @@ import (
 	"writ"
 	"writ/internal/clip"
 	"writ/internal/hidden"
+	"writ/internal/lazyregexp"
 )
 
 // Limits of a report.
@@ -60,8 +60,8 @@ type Report struct {
 }
 
 var (
-	stagePattern    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,15}$`)
-	settingsPattern = regexp.MustCompile(`^[0-9a-f]{16}$`)
+	stagePattern    = lazyregexp.New(`^[a-z][a-z0-9-]{0,15}$`)
+	settingsPattern = lazyregexp.New(`^[0-9a-f]{16}$`)
 )
 
 // SettingsOf returns a short digest of the settings on a command line, without the token.

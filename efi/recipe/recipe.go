@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"writ"
+	"writ/internal/lazyregexp"
 	"writ/internal/yamltext"
 )
 
@@ -147,9 +147,9 @@ func (r *Recipe) place() {
 }
 
 var (
-	packagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
-	modulePattern  = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-	sumPattern     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	packagePattern = lazyregexp.New(`^[a-z0-9][a-z0-9+.-]+$`)
+	modulePattern  = lazyregexp.New(`^[A-Za-z0-9_-]+$`)
+	sumPattern     = lazyregexp.New(`^[0-9a-f]{64}$`)
 )
 
 // hidden lists directories that the first process covers with mounts.

@@ -6,17 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"writ/internal/lazyregexp"
 )
 
 // maxInt is the largest integer in a params line, and -maxInt the smallest. Every JSON library keeps integers in this
 // range exactly.
 const maxInt = 1 << 53
 
-var paramPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+var paramPattern = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
 // canonicalJSON encodes parameters canonically: sorted keys, no spaces, and strings escaped as in RFC 8785. It also
 // escapes U+007F to U+009F as \u00xx, so that the line has no control characters. Values are string, bool, int64 within

@@ -2,7 +2,6 @@ package header
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"writ"
+	"writ/internal/lazyregexp"
 )
 
 // Writer writes the header lines of a signed text and keeps the first error. Only the writer validates values, because
@@ -78,7 +78,7 @@ func (w *Writer) Sorted(key string, values []string) []string {
 }
 
 // Set writes words in one line, sorted, or "-" for an empty list. Each word must match pattern and occur once.
-func (w *Writer) Set(key string, words []string, pattern *regexp.Regexp) {
+func (w *Writer) Set(key string, words []string, pattern *lazyregexp.Regexp) {
 	words = slices.Sorted(slices.Values(words))
 	for i, s := range words {
 		w.Check(pattern.MatchString(s), key, "%q is not allowed here", s)

@@ -6,11 +6,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"writ/internal/lazyregexp"
 )
 
 // ParsePublicKey parses a file with one public key in OpenSSH's format. It skips empty lines and comments. It rejects a
@@ -79,7 +80,7 @@ func notAKey(line []byte) string {
 }
 
 // keyType matches names of key types.
-var keyType = regexp.MustCompile(`^[a-z0-9@.-]{1,64}$`)
+var keyType = lazyregexp.New(`^[a-z0-9@.-]{1,64}$`)
 
 // optionNames lists options without their values, which may be secret: environment="TOKEN=…".
 func optionNames(options []string) string {

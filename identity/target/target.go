@@ -2,11 +2,11 @@
 package target
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"writ"
+	"writ/internal/lazyregexp"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 )
 
 // Pattern matches Any, a kind and a name ("volume/web-0"), or a kind and a prefix of names ("volume/web-*").
-var Pattern = regexp.MustCompile(`^(?:\*|[a-z]{1,32}/(?:[a-z0-9][a-z0-9-]{0,62}|[a-z0-9][a-z0-9-]{2,61}\*))$`)
+var Pattern = lazyregexp.New(`^(?:\*|[a-z]{1,32}/(?:[a-z0-9][a-z0-9-]{0,62}|[a-z0-9][a-z0-9-]{2,61}\*))$`)
 
 // Valid reports whether text is a target: "volume/web-0", "volume/web-*" or Any.
 func Valid(text string) bool { return Pattern.MatchString(text) }

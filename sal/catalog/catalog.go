@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"writ"
@@ -139,42 +140,38 @@ func remakeHint(kind writ.ResourceKind) string {
 	return "delete it first, or use another name"
 }
 
-// operations is the catalogue, in the order of the manual.
-var operations = slices.Concat(
-	imageOperations(),
-	volumeOperations(),
-	networkOperations(),
-	machineOperations(),
-	containerOperations(),
-	herodbOperations(),
-	nodeOperations(),
-	runOperations(),
-)
+// index holds the catalogue.
+type index struct {
+	operations []*Operation            // in the order of the manual
+	byName     map[string]*Operation   // by "module.verb"
+	byType     map[reflect.Type]Schema // of argument and result structs
+}
 
-// byName maps "module.verb" to its operation.
-var byName = func() map[string]*Operation {
-	m := make(map[string]*Operation, len(operations))
-	for _, o := range operations {
-		m[o.Name()] = o
+// declared returns the catalogue. It is made at the first call, because most commands do not need it.
+var declared = sync.OnceValue(func() index {
+	i := index{operations: slices.Concat(
+		imageOperations(),
+		volumeOperations(),
+		networkOperations(),
+		machineOperations(),
+		containerOperations(),
+		herodbOperations(),
+		nodeOperations(),
+		runOperations(),
+	), byName: map[string]*Operation{}, byType: map[reflect.Type]Schema{}}
+	for _, o := range i.operations {
+		i.byName[o.Name()] = o
+		maps.Copy(i.byType, o.structs)
 	}
-	return m
-}()
-
-// byType maps argument and result structs to their schemas.
-var byType = func() map[reflect.Type]Schema {
-	m := map[reflect.Type]Schema{}
-	for _, o := range operations {
-		maps.Copy(m, o.structs)
-	}
-	return m
-}()
+	return i
+})
 
 // Operations returns every operation, module by module, in the order of the manual.
-func Operations() []*Operation { return slices.Clone(operations) }
+func Operations() []*Operation { return slices.Clone(declared().operations) }
 
 // Lookup returns the operation with a name like "machine.create".
 func Lookup(name string) (*Operation, bool) {
-	o, ok := byName[name]
+	o, ok := declared().byName[name]
 	return o, ok
 }
 
@@ -182,7 +179,7 @@ func Lookup(name string) (*Operation, bool) {
 // "run" that are not operations: they concern the run itself.
 func Modules() []string {
 	var names []string
-	for _, o := range operations {
+	for _, o := range declared().operations {
 		if !slices.Contains(names, o.Module) {
 			names = append(names, o.Module)
 		}
@@ -193,7 +190,7 @@ func Modules() []string {
 // Of returns the operations of a module, nil for an unknown module.
 func Of(module string) []*Operation {
 	var all []*Operation
-	for _, o := range operations {
+	for _, o := range declared().operations {
 		if o.Module == module {
 			all = append(all, o)
 		}

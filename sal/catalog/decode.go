@@ -84,7 +84,7 @@ func (f *Field) decode(to reflect.Value, v any, secrets map[Secret]string) {
 // struct of the catalogue.
 func Values(v any) map[string]any {
 	from := reflect.Indirect(reflect.ValueOf(v))
-	s, ok := byType[from.Type()]
+	s, ok := declared().byType[from.Type()]
 	if !ok {
 		panic(fmt.Sprintf("catalog.Values of a %T", v))
 	}

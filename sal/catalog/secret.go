@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	"writ"
+	"writ/internal/lazyregexp"
 )
 
 // Secret is the name of a project's secret with its version, "db-password@3". It represents the secret wherever the
@@ -16,7 +16,7 @@ import (
 // form is the map {"secret": "db-password@3"}.
 type Secret string
 
-var secretPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}@[1-9][0-9]{0,8}$`)
+var secretPattern = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,62}@[1-9][0-9]{0,8}$`)
 
 // Name returns the name without the version.
 func (s Secret) Name() string {

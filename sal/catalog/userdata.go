@@ -2,19 +2,19 @@ package catalog
 
 import (
 	"encoding/base64"
-	"regexp"
 	"slices"
 	"strings"
 
+	"writ/internal/lazyregexp"
 	"writ/internal/yamltext"
 )
 
 // misspeltHeader matches a first line that looks like the header of a cloud-config, but that cloud-init treats as a
 // comment.
-var misspeltHeader = regexp.MustCompile(`(?i)^#(?:[ \t]+cloud[-_ ]?config|cloud[_ ]?config)`)
+var misspeltHeader = lazyregexp.New(`(?i)^#(?:[ \t]+cloud[-_ ]?config|cloud[_ ]?config)`)
 
 // configHeader matches the first line of a cloud-config. cloud-init ignores its case and white space before it.
-var configHeader = regexp.MustCompile(`(?i)^#cloud-config(\s|$)`)
+var configHeader = lazyregexp.New(`(?i)^#cloud-config(\s|$)`)
 
 // headers lists the starts of texts that cloud-init reads, in lower case.
 var headers = []string{"#cloud-config", "#!", "#include", "#part-handler", "#cloud-boothook", "## template: jinja"}

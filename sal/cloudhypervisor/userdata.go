@@ -11,11 +11,11 @@ import (
 	"mime/quotedprintable"
 	"net/mail"
 	"net/textproto"
-	"regexp"
 	"strings"
 	"unicode"
 
 	"writ"
+	"writ/internal/lazyregexp"
 	"writ/sal/catalog"
 )
 
@@ -113,7 +113,7 @@ func addText(w *multipart.Writer, text []byte, header textproto.MIMEHeader) erro
 }
 
 // resolverConfig matches the keys of cloud-config that set nameservers.
-var resolverConfig = regexp.MustCompile(`(?m)^(manage_resolv_conf|resolv_conf)[ \t]*:`)
+var resolverConfig = lazyregexp.New(`(?m)^(manage_resolv_conf|resolv_conf)[ \t]*:`)
 
 // setsResolver reports whether user-data sets the nameservers of the machine.
 func setsResolver(given []byte) bool {

@@ -4,17 +4,17 @@ import (
 	"context"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"writ"
+	"writ/internal/lazyregexp"
 	"writ/sal"
 )
 
 // hostName matches the host names of databases.
-var hostName = regexp.MustCompile(`^h[a-z2-7]{10}$`)
+var hostName = lazyregexp.New(`^h[a-z2-7]{10}$`)
 
 // Orphans returns damaged records, and processes, directories, trees, cgroups and namespaces of databases without a
 // record.

@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
+
+	"writ/internal/lazyregexp"
 )
 
 // versionPattern matches the version in the output of a program.
-var versionPattern = regexp.MustCompile(`(?:^|[ =v])([0-9]+(?:\.[0-9]+)+)`)
+var versionPattern = lazyregexp.New(`(?:^|[ =v])([0-9]+(?:\.[0-9]+)+)`)
 
 // versionTimeout limits how long a program may take to report its version.
 const versionTimeout = 10 * time.Second

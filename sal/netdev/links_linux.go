@@ -3,13 +3,13 @@ package netdev
 import (
 	"errors"
 	"net/netip"
-	"regexp"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/lazyregexp"
 	"writ/sal"
 )
 
@@ -133,7 +133,7 @@ func (s links) rangesOf(damaged []sal.Damaged) (all []netip.Prefix, err error) {
 }
 
 // deviceName matches the names of devices that only this driver uses.
-var deviceName = regexp.MustCompile(`^w?(n[a-z2-7]{10}|p[a-z2-7]{10}-([0-9]+|p))$`)
+var deviceName = lazyregexp.New(`^w?(n[a-z2-7]{10}|p[a-z2-7]{10}-([0-9]+|p))$`)
 
 // orphans returns the links of this driver that are not `known`.
 func (s links) orphans(known map[string]bool) (all []sal.Orphan, err error) {

@@ -6,11 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/lazyregexp"
 	"writ/internal/netns"
 	"writ/internal/userns"
 	"writ/sal"
@@ -127,7 +127,7 @@ func (n *namespaces) isMarked(name string) bool {
 }
 
 // namespaceName matches the names of namespaces that only this driver uses.
-var namespaceName = regexp.MustCompile(`^p[a-z2-7]{10}$`)
+var namespaceName = lazyregexp.New(`^p[a-z2-7]{10}$`)
 
 // orphans returns the namespaces of this node that are not `known`.
 func (n *namespaces) orphans(known map[string]bool) (all []sal.Orphan, err error) {

@@ -3,21 +3,21 @@ package simulated
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"writ"
+	"writ/internal/lazyregexp"
 	"writ/internal/sleep"
 	"writ/sal"
 	"writ/sal/catalog"
 )
 
 var (
-	flakyName = regexp.MustCompile(`^flaky-([0-9]{1,3})-`)
-	slowName  = regexp.MustCompile(`^slow-([0-9]{1,4})-`)
-	stuckName = regexp.MustCompile(`^stuck-([0-9]{1,4})-`)
+	flakyName = lazyregexp.New(`^flaky-([0-9]{1,3})-`)
+	slowName  = lazyregexp.New(`^slow-([0-9]{1,4})-`)
+	stuckName = lazyregexp.New(`^stuck-([0-9]{1,4})-`)
 )
 
 // inject returns the failure that the resource's name requests, and counts it.
@@ -53,7 +53,7 @@ func inject(e *effects, request sal.Request) error {
 }
 
 // number returns the number in a name.
-func number(pattern *regexp.Regexp, name string) (int, bool) {
+func number(pattern *lazyregexp.Regexp, name string) (int, bool) {
 	m := pattern.FindStringSubmatch(name)
 	if m == nil {
 		return 0, false

@@ -3,13 +3,13 @@ package interpreter
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/d5/tengo/v2"
 
 	"writ"
+	"writ/internal/lazyregexp"
 	"writ/internal/meant"
 	"writ/sal/catalog"
 	"writ/scripts"
@@ -202,7 +202,7 @@ func runText(p *pass, args []tengo.Object) (tengo.Object, error) {
 }
 
 // placeholder matches a doubled brace, a name in braces, or a single brace, which is an error.
-var placeholder = regexp.MustCompile(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
+var placeholder = lazyregexp.New(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
 
 // fill appends a template with its values. A doubled brace means a single brace.
 func (t *template) fill(text string) error {

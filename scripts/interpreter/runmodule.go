@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"writ"
 	"writ/internal/endpoint"
+	"writ/internal/lazyregexp"
 	"writ/sal/catalog"
 	"writ/scripts"
 )
@@ -145,8 +145,8 @@ func runFail(p *pass, args []tengo.Object) (tengo.Object, error) {
 }
 
 var (
-	schemePattern = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,31}$`)
-	hostPattern   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+	schemePattern = lazyregexp.New(`^[a-z][a-z0-9+.-]{0,31}$`)
+	hostPattern   = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 )
 
 // runURL returns the address of a resource's port as a URL. It waits for the resource, like a read of its fields.

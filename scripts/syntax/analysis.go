@@ -5,13 +5,13 @@ package syntax
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/stdlib"
 
+	"writ/internal/lazyregexp"
 	"writ/internal/meant"
 	"writ/scripts"
 	"writ/scripts/diagnostic"
@@ -81,7 +81,7 @@ func (a *Analysis) unit(s scripts.Source) *Unit {
 
 // sourceName matches the names that payloads accept. It excludes the names of the engine's natives, and limits the
 // length of positions.
-var sourceName = regexp.MustCompile(`^[A-Za-z0-9_./@+-]{1,128}$`)
+var sourceName = lazyregexp.New(`^[A-Za-z0-9_./@+-]{1,128}$`)
 
 func (a *Analysis) named(u *Unit) {
 	if !sourceName.MatchString(u.Source.Name) {

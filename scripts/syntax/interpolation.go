@@ -1,10 +1,11 @@
 package syntax
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/d5/tengo/v2/parser"
+
+	"writ/internal/lazyregexp"
 )
 
 // Interpolation is a text with `${name}`, which other languages replace by the value of a variable.
@@ -22,7 +23,7 @@ type InterpolatedName struct {
 }
 
 // interpolated matches `${name}`.
-var interpolated = regexp.MustCompile(`\$\{([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\}`)
+var interpolated = lazyregexp.New(`\$\{([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\}`)
 
 // interpolations records a text with `${name}`.
 func (r *resolver) interpolations(e *parser.StringLit) {

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/lazyregexp"
 	"writ/internal/limit"
 	"writ/supervisor/admission"
 	"writ/supervisor/bound"
@@ -235,8 +235,8 @@ func (b *Reports) EndToken(token string) {
 }
 
 var (
-	bootMachinePattern = regexp.MustCompile(`^([0-9a-f]{2}(:[0-9a-f]{2}){5}|serial=[!-~]{1,200})$`)
-	bootStepPattern    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,15}$`)
+	bootMachinePattern = lazyregexp.New(`^([0-9a-f]{2}(:[0-9a-f]{2}){5}|serial=[!-~]{1,200})$`)
+	bootStepPattern    = lazyregexp.New(`^[a-z][a-z0-9-]{0,15}$`)
 )
 
 // limitMachine returns a reported machine with all fields limited for display. It returns false if the machine address

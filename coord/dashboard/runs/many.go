@@ -2,20 +2,20 @@ package runs
 
 import (
 	"net/url"
-	"regexp"
 
 	"writ"
 	"writ/coord/dashboard/page"
 	"writ/coord/dashboard/snapshot"
 	"writ/identity"
+	"writ/internal/lazyregexp"
 	"writ/ledger"
 )
 
 // shellFile matches file names that need no quoting in a shell.
-var shellFile = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_./@+-]{0,127}$`)
+var shellFile = lazyregexp.New(`^[A-Za-z0-9_.][A-Za-z0-9_./@+-]{0,127}$`)
 
 // shellSpan matches time spans that commands accept.
-var shellSpan = regexp.MustCompile(`^[0-9]{1,5}[hms]$`)
+var shellSpan = lazyregexp.New(`^[0-9]{1,5}[hms]$`)
 
 // manyCommands returns the commands that cancel or resume all runs of a list, each with one signed statement. It
 // returns no commands if the reader lacks the right, or if the list has several projects. It also returns none if the

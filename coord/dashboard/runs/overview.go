@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"writ/coord/dashboard/snapshot"
 	"writ/coord/dashboard/widget"
 	"writ/identity/expiring"
+	"writ/internal/lazyregexp"
 	"writ/ledger"
 )
 
@@ -125,7 +125,7 @@ func (d *ListPages) troubled(ctx context.Context) (n int, err error) {
 }
 
 // idPrefix matches a prefix of a run id, as in commands.
-var idPrefix = regexp.MustCompile(`^[a-z2-7]{4,26}$`)
+var idPrefix = lazyregexp.New(`^[a-z2-7]{4,26}$`)
 
 // search returns the address of the result for a text in the signer field, or "" if the text is empty or the signer of
 // runs. The field also accepts the name of a script, the id of a run or a prefix of it, and any text in runs. A signer

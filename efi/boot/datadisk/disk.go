@@ -8,11 +8,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
 	"writ"
+	"writ/internal/lazyregexp"
 )
 
 // Offsets of magic numbers and labels, in bytes from the start of the disk.
@@ -49,7 +49,7 @@ func fileSystem(disk io.ReaderAt) (kind, label string) {
 }
 
 // partOfCard matches the special block devices of an eMMC or SD card.
-var partOfCard = regexp.MustCompile(`^mmcblk\d+(boot\d+|rpmb)$`)
+var partOfCard = lazyregexp.New(`^mmcblk\d+(boot\d+|rpmb)$`)
 
 // noData reports whether a block device cannot hold node data, such as a loop device or a CD drive.
 func noData(name string) bool {

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"writ/internal/lazyregexp"
 )
 
 // Class is a kind of device, identified by prefixes of its PCI class and of its virtio modalias.
@@ -52,7 +53,7 @@ func attribute(sys fs.FS, dir, name string) string {
 
 // firmwarePattern matches the kernel's messages about missing firmware files: first the form of Debian's kernel, then
 // the form of the upstream kernel. In the log, the name of the device precedes it.
-var firmwarePattern = regexp.MustCompile(
+var firmwarePattern = lazyregexp.New(
 	`(?:firmware: failed to load (\S+) \(-2\)|Direct firmware load for (\S+) failed with error -2)`)
 
 // missingFirmware returns the firmware files that the kernel log reports as missing.

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"io"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"writ"
 	"writ/efi/progress"
+	"writ/internal/lazyregexp"
 )
 
 // Limits on the log of a panicked kernel. The firmware stores it, and an attacker may have written it.
@@ -42,7 +42,7 @@ type record struct {
 }
 
 // recordHead matches the first line of a record.
-var recordHead = regexp.MustCompile(`^(Panic|Oops)#(\d{1,9}) Part(\d{1,9})\n`)
+var recordHead = lazyregexp.New(`^(Panic|Oops)#(\d{1,9}) Part(\d{1,9})\n`)
 
 // Read returns the panics in a pstore directory, oldest first. files lists all record files, including unreadable ones.
 func Read(pstore fs.FS) (found []Crash, files []string, err error) {
@@ -145,7 +145,7 @@ func newCrash(parts []record) Crash {
 
 // linePattern matches a line of a record: <0>[ 12.345678] text. Some kernels print the CPU or the thread after the
 // time.
-var linePattern = regexp.MustCompile(`^<(\d{1,4})>\[ *(\d{1,9}\.\d{1,9})\](?:\[ *[A-Z]\d+\])? ?(.*)`)
+var linePattern = lazyregexp.New(`^<(\d{1,4})>\[ *(\d{1,9}\.\d{1,9})\](?:\[ *[A-Z]\d+\])? ?(.*)`)
 
 func parseLine(line string) Line {
 	line = strings.TrimRight(line, "\n")
@@ -161,7 +161,7 @@ func parseLine(line string) Line {
 const panicWords = "Kernel panic - not syncing"
 
 // codeAt matches the function that the CPU executed.
-var codeAt = regexp.MustCompile(`RIP: 0010:([A-Za-z0-9_.]{1,80})\+0x`)
+var codeAt = lazyregexp.New(`RIP: 0010:([A-Za-z0-9_.]{1,80})\+0x`)
 
 // explain finds the message of the panic. The place is the last function logged before the message.
 func (c *Crash) explain() {
@@ -189,7 +189,7 @@ func (c *Crash) LastWords() (texts []string) {
 
 // varying matches the parts that differ between repetitions of a panic: addresses, ids of processes and CPUs, exit
 // codes.
-var varying = regexp.MustCompile(`\b(0x)?[0-9a-f]*[0-9][0-9a-f]*\b`)
+var varying = lazyregexp.New(`\b(0x)?[0-9a-f]*[0-9][0-9a-f]*\b`)
 
 func samePanic(a, b string) bool {
 	return varying.ReplaceAllString(a, "") == varying.ReplaceAllString(b, "")

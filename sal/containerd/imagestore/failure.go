@@ -1,13 +1,13 @@
 package imagestore
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 
 	"writ"
+	"writ/internal/lazyregexp"
 	"writ/sal"
 )
 
@@ -51,7 +51,7 @@ func notUnpacked(err error) error {
 }
 
 // treePath matches the path of a layer on the host.
-var treePath = regexp.MustCompile(`/[^\s"]*/(snapshots|active|view|tmpmounts)/[^/\s"]+(/fs)?/`)
+var treePath = lazyregexp.New(`/[^\s"]*/(snapshots|active|view|tmpmounts)/[^/\s"]+(/fs)?/`)
 
 // badEntry lists the errors about an entry of a layer.
 var badEntry = []string{

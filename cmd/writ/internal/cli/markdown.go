@@ -2,11 +2,11 @@ package cli
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"writ/cmd/writ/internal/terminal"
 	"writ/internal/clip"
+	"writ/internal/lazyregexp"
 )
 
 // MostMarkdown limits a plan in a comment, in bytes. GitHub accepts 65,536 characters, including the text around it.
@@ -15,7 +15,7 @@ const MostMarkdown = 60_000
 // mostTicks limits consecutive backticks in a code block, because each one makes the fences longer.
 var (
 	mostTicks = strings.Repeat("`", 64)
-	manyTicks = regexp.MustCompile("`{64,}")
+	manyTicks = lazyregexp.New("`{64,}")
 )
 
 // Fenced returns a code block whose text cannot close it.

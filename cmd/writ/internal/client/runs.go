@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/sshsig"
+	"writ/internal/lazyregexp"
 )
 
 // LastRun names the newest run in commands.
@@ -27,7 +27,7 @@ const MinPrefix = 4
 // maxCandidates limits the runs listed for an ambiguous prefix.
 const maxCandidates = 5
 
-var prefixPattern = regexp.MustCompile(fmt.Sprintf(`^[a-z2-7]{%d,25}$`, MinPrefix))
+var prefixPattern = lazyregexp.New(fmt.Sprintf(`^[a-z2-7]{%d,25}$`, MinPrefix))
 
 // Find returns the run that a user names: by id, by a prefix of the id, or as LastRun. A prefix must be unique among
 // the runs that the user may read. LastRun is the last submission from this machine in the same project, otherwise the

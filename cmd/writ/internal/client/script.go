@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"writ"
+	"writ/internal/lazyregexp"
 	"writ/internal/meant"
 	"writ/scripts"
 	"writ/scripts/check"
@@ -36,7 +36,7 @@ type lastPlan struct {
 // Modules maps import names of the author's own modules to files outside the folder of the script.
 type Modules map[string]string
 
-var moduleName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*(@[0-9]+)?$`)
+var moduleName = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*(@[0-9]+)?$`)
 
 // ParseModules parses words like "site/net@2=./net.tengo". Names of built-in and library modules are rejected.
 func ParseModules(words []string) (Modules, error) {

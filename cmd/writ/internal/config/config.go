@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,6 +21,7 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/identity"
 	"writ/internal/failpoint"
+	"writ/internal/lazyregexp"
 	"writ/internal/meant"
 	"writ/internal/yamltext"
 )
@@ -85,7 +85,7 @@ const correctIt = "correct the file, or export the context again on a machine th
 // copyIt is the hint for invalid context values from a user.
 const copyIt = "copy it from `writ context export` on a machine that has the context"
 
-var clusterPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var clusterPattern = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 // check validates the context. Empty fields are valid, because flags may set them later.
 func (c *Context) check() error {

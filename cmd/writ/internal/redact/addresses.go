@@ -1,13 +1,14 @@
 package redact
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"writ/internal/lazyregexp"
 )
 
 // schemePattern matches the scheme of an address with an authority.
-var schemePattern = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://|\\[nrt][a-z][a-z0-9+.-]*://`)
+var schemePattern = lazyregexp.New(`(?i)\b[a-z][a-z0-9+.-]*://|\\[nrt][a-z][a-z0-9+.-]*://`)
 
 // stores lists the schemes of databases and queues. People paste passwords into such addresses unescaped, so the
 // password extends to the last "@".
@@ -73,7 +74,7 @@ func runEnd(s string) int {
 	return len(s)
 }
 
-var nextAddress = regexp.MustCompile(`(?i)^,[a-z][a-z0-9+.-]*://`)
+var nextAddress = lazyregexp.New(`(?i)^,[a-z][a-z0-9+.-]*://`)
 
 func isWord(c byte) bool { return kindOf(c) < 4 }
 
@@ -114,7 +115,7 @@ func isPort(text string) bool {
 
 // strongHost matches text that is certainly a host: localhost, a name with dots and no trailing digits, an IP address,
 // or a name with a port.
-var strongHost = regexp.MustCompile(`^(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}|[0-9]+(?:\.[0-9]+){3}|\[[0-9a-fA-F:.]+\]|[A-Za-z][A-Za-z0-9.-]*:[0-9]{2,5})(?:[:/?#]|$)`)
+var strongHost = lazyregexp.New(`^(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}|[0-9]+(?:\.[0-9]+){3}|\[[0-9a-fA-F:.]+\]|[A-Za-z][A-Za-z0-9.-]*:[0-9]{2,5})(?:[:/?#]|$)`)
 
 // isUser decides an ambiguous address such as alice:12/34@db.example: either user alice with password 12/34, or server
 // alice with the path /34@db.example. It reports a user if a host follows the "@" and name is not itself a host:
@@ -131,11 +132,11 @@ func isOpaque(word string) bool {
 }
 
 // hooks matches a webhook address up to its secret part, which follows the host or a path segment.
-var hooks = regexp.MustCompile(`(?i)^(?:[^/?#]*@)?(?:(?:hooks?|webhooks?|[^/?#]*\.webhooks?)\.[^/?#]*/(?:(?:services|workflows|triggers|hooks?|webhooks?|webhookb2)/)?` +
+var hooks = lazyregexp.New(`(?i)^(?:[^/?#]*@)?(?:(?:hooks?|webhooks?|[^/?#]*\.webhooks?)\.[^/?#]*/(?:(?:services|workflows|triggers|hooks?|webhooks?|webhookb2)/)?` +
 	`|[^?#]*?/(?:hooks?|webhooks?|webhookb2|incomingwebhook)/)`)
 
 // plainPath matches a path without a secret: one short word.
-var plainPath = regexp.MustCompile(`^[a-z]{0,11}/?$`)
+var plainPath = lazyregexp.New(`^[a-z]{0,11}/?$`)
 
 // hideHook replaces the secret part of a webhook address.
 func hideHook(scheme, address string) string {

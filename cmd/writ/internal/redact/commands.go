@@ -1,8 +1,9 @@
 package redact
 
 import (
-	"regexp"
 	"strings"
+
+	"writ/internal/lazyregexp"
 )
 
 // opaque matches a value that is not a lower-case word of a sentence. It may be in quotes.
@@ -38,9 +39,9 @@ var commandForms = []struct{ program, form string }{
 }
 
 // commandPatterns holds the compiled commandForms.
-var commandPatterns = func() (all []*regexp.Regexp) {
+var commandPatterns = func() (all []*lazyregexp.Regexp) {
 	for _, c := range commandForms {
-		all = append(all, regexp.MustCompile(c.form))
+		all = append(all, lazyregexp.New(c.form))
 	}
 	return all
 }()
@@ -48,8 +49,8 @@ var commandPatterns = func() (all []*regexp.Regexp) {
 // accessRule matches a rule of a Redis user, and accessPassword matches a password in such a rule. A user may have
 // several passwords.
 var (
-	accessRule     = regexp.MustCompile(`(?i:(?:\b|\\[nrt])(?:set)?user\s+\S+\s)[^\n]*`)
-	accessPassword = regexp.MustCompile(`(\s>)` + value)
+	accessRule     = lazyregexp.New(`(?i:(?:\b|\\[nrt])(?:set)?user\s+\S+\s)[^\n]*`)
+	accessPassword = lazyregexp.New(`(\s>)` + value)
 )
 
 // hideCommands replaces passwords in command lines and in files that use spaces between name and value.

@@ -9,8 +9,9 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
+
+	"writ/internal/lazyregexp"
 )
 
 // placeholder replaces a secret.
@@ -18,7 +19,7 @@ const placeholder = "(secret, not shown)"
 
 // keyPattern matches SSH and age private keys and join tokens. It also matches keys without an end, as in truncated
 // text.
-var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END[A-Z ]*PRIVATE KEY-----|\z)` +
+var keyPattern = lazyregexp.New(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END[A-Z ]*PRIVATE KEY-----|\z)` +
 	`|b3BlbnNzaC1rZXktdjEA(?:[A-Za-z0-9+/=\s]|\\[nrt])*` +
 	`|AGE-SECRET-KEY-[0-9A-Za-z-]*` +
 	`|-----BEGIN PGP PRIVATE KEY BLOCK-----(?s:.*?)(?:-----END PGP PRIVATE KEY BLOCK-----|\z)` +
@@ -28,7 +29,7 @@ var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-
 // password without its closing quote extends to the end of the text or of the surrounding JSON string. The pattern also
 // matches secrets in the query of an address, including "&" as JSON escapes it. hideAddresses handles passwords in
 // front of a host.
-var passwordPattern = regexp.MustCompile(`(?i)([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\]|\\+.)*'|'(?:[^'"\\]|\\+[^"]|\\*"[^,}\]])*|[^\s"'&\\` + "`" + `]+)` +
+var passwordPattern = lazyregexp.New(`(?i)([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\]|\\+.)*'|'(?:[^'"\\]|\\+[^"]|\\*"[^,}\]])*|[^\s"'&\\` + "`" + `]+)` +
 	`|((?:[?&]|\\u0026)(?:[a-z0-9_.-]*[_.-])?(?:token|secret|signature|sig|api_?key)=)[^\s"'&#\\` + "`" + `]+` +
 	`|((?:[?&]|\\u0026)key=)[a-z0-9_-]{20,}` +
 	`|([a-z0-9_]*passw(?:or)?d\\?["']\s?:[\s\[]*\\?["'])[^"'\\]+` +
@@ -37,7 +38,7 @@ var passwordPattern = regexp.MustCompile(`(?i)([a-z0-9_]*passw(?:or)?d\s?=\s?)(?
 // likelyPattern matches text that may be a password or part of a sentence. At the start of a line or text, as in YAML,
 // it matches any value after "password:". Elsewhere the value must contain digits and another character. It also
 // matches a long word after "Bearer".
-var likelyPattern = regexp.MustCompile(`(?i)(` + yamlName + `\\*")[^"\\\n]+|(` + yamlName + `\\*')[^'"\\\n]+|(` + yamlName + `)[^\s"'\\][^\s"\\]*` +
+var likelyPattern = lazyregexp.New(`(?i)(` + yamlName + `\\*")[^"\\\n]+|(` + yamlName + `\\*')[^'"\\\n]+|(` + yamlName + `)[^\s"'\\][^\s"\\]*` +
 	`|(passw(?:or)?d:[ \t]*\\*["']?)(?:[^\s0-9"\\]+[0-9]|[0-9]+[^\s0-9"\\])[^\s"\\]*` +
 	`|(\bbearer\s)[a-z0-9+/._~=-]{20,}`)
 
@@ -45,11 +46,11 @@ const yamlName = `(?:(?m:^)|\\[nrt]|["{])[ \t]*(?:-[ \t]+)?(?:[a-z0-9_][a-z0-9_.
 
 // base64Pattern matches text that may be a line from the middle of a key. The optional prefix identifies the digest of
 // a public key, which is not secret.
-var base64Pattern = regexp.MustCompile(`(?:SHA256:)?[A-Za-z0-9+/]{40,}={0,2}`)
+var base64Pattern = lazyregexp.New(`(?:SHA256:)?[A-Za-z0-9+/]{40,}={0,2}`)
 
 // typePattern matches the base64 encoding of "ssh-ed25519" at each of the three possible alignments. A private key
 // contains it in the middle.
-var typePattern = regexp.MustCompile(`c3NoLWVkMjU1MT|NzaC1lZDI1NTE5|zc2gtZWQyNTUxO`)
+var typePattern = lazyregexp.New(`c3NoLWVkMjU1MT|NzaC1lZDI1NTE5|zc2gtZWQyNTUxO`)
 
 // Text replaces the secrets in s.
 func Text(s string) string {
@@ -94,7 +95,7 @@ func hidePasswords(s string) string {
 
 // hide replaces the matches of pattern. It keeps the text of the pattern's groups and skips secrets that are already
 // replaced.
-func hide(pattern *regexp.Regexp, s string) string {
+func hide(pattern *lazyregexp.Regexp, s string) string {
 	return pattern.ReplaceAllStringFunc(s, func(found string) string {
 		groups := pattern.FindStringSubmatch(found)
 		before := strings.Join(groups[1:], "")

@@ -1,6 +1,6 @@
 package redact
 
-import "regexp"
+import "writ/internal/lazyregexp"
 
 // tokenForms lists token formats of other services. Each form is a regular expression. The text of its first group, if
 // any, stays visible. Most forms have no leading word boundary, because in JSON a token may follow "
@@ -37,19 +37,19 @@ var tokenForms = []struct{ service, form string }{
 }
 
 // tokenPatterns holds the compiled tokenForms.
-var tokenPatterns = func() (all []*regexp.Regexp) {
+var tokenPatterns = func() (all []*lazyregexp.Regexp) {
 	for _, t := range tokenForms {
-		all = append(all, regexp.MustCompile(t.form))
+		all = append(all, lazyregexp.New(t.form))
 	}
 	return all
 }()
 
 // awsPairPattern matches an AWS secret key next to its access key id. The secret key alone may look like a path.
-var awsPairPattern = regexp.MustCompile(`((?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}[^A-Za-z0-9/+](?:.|\n){0,60}?[^A-Za-z0-9/+])[A-Za-z0-9/+]{40}\b`)
+var awsPairPattern = lazyregexp.New(`((?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}[^A-Za-z0-9/+](?:.|\n){0,60}?[^A-Za-z0-9/+])[A-Za-z0-9/+]{40}\b`)
 
 // namedPattern matches secrets by the name in front of them: environment variables, ini settings, JSON and YAML fields,
 // and HTTP headers. The bare names "token" and "key" do not count, because tokens and keys have public ids.
-var namedPattern = regexp.MustCompile(`((?:\b|_|\\[nrt])(?:[A-Z0-9]+_)+(?:TOKEN|SECRET|API_?KEY|SECRET_KEY|ACCESS_KEY|PRIVATE_KEY|PASSPHRASE)=["']?)[^\s"'\\]+` +
+var namedPattern = lazyregexp.New(`((?:\b|_|\\[nrt])(?:[A-Z0-9]+_)+(?:TOKEN|SECRET|API_?KEY|SECRET_KEY|ACCESS_KEY|PRIVATE_KEY|PASSPHRASE)=["']?)[^\s"'\\]+` +
 	`|((?i:(?:secret[_-]?access[_-]?key|client[_-]?secret|access[_-]?token|refresh[_-]?token|session[_-]?token|auth[_-]?token|` +
 	`api[_-]?key|account[_-]?key)\\?["']?\s?[:=]\s?\\?["']?))[^\s"'\\,;}(]{6,}` +
 	`|((?i:(?:\b|\\[nrt])(?:x-api-key|private-token|job-token|x-auth-token|x-vault-token|x-amz-security-token|cookie|set-cookie)["']?[:=]\[?\s?["']?))[^\s"'\\,\](]{4,}` +

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"writ"
 	"writ/internal/hidden"
+	"writ/internal/lazyregexp"
 )
 
 // Format is an output format.
@@ -161,7 +161,7 @@ func harmless(text []byte) []byte {
 	return hidden.EscapeJSON(bracketed.ReplaceAll(text, []byte(`$1\u005b`)))
 }
 
-var bracketed = regexp.MustCompile(`(##[A-Za-z]*)\[`)
+var bracketed = lazyregexp.New(`(##[A-Za-z]*)\[`)
 
 // Structured reports whether the format is JSON or YAML. A command then prints complete values without running text.
 func (t *Terminal) Structured() bool { return t.Format == JSON || t.Format == YAML }

@@ -1,12 +1,12 @@
 package terminal
 
 import (
-	"regexp"
 	"strings"
 
 	"charm.land/lipgloss/v2"
 
 	"writ/internal/hidden"
+	"writ/internal/lazyregexp"
 )
 
 // palette paints texts.
@@ -54,4 +54,4 @@ func (p *palette) safe(text string) string {
 }
 
 // colour matches the escape sequences of Paint.
-var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+var colour = lazyregexp.New(`\x1b\[[0-9;]*m`)

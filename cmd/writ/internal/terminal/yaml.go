@@ -3,12 +3,12 @@ package terminal
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/oasdiff/yaml"
 
 	"writ/internal/hidden"
+	"writ/internal/lazyregexp"
 )
 
 // YAMLText returns v as YAML. It escapes unsafe characters in double-quoted strings, so the decoded value is unchanged.
@@ -28,7 +28,7 @@ func YAMLText(v any) ([]byte, error) {
 }
 
 // marked matches the output of mark after encoding.
-var marked = regexp.MustCompile(`\\x01[0-9a-f]{8}\\x01`)
+var marked = lazyregexp.New(`\\x01[0-9a-f]{8}\\x01`)
 
 // mark replaces the unsafe characters of a JSON text and the escape of U+0001.
 func mark(text string) string {
@@ -64,4 +64,4 @@ func mark(text string) string {
 // misread matches strings that the encoder writes in a form that YAML readers misinterpret: "=" and "<<", which YAML
 // 1.1 reserves, and multi-line texts that start with a line end or a space. A match starts with a quote, and its next
 // character is always part of a string.
-var misread = regexp.MustCompile(`"="|"\\u003c\\u003c"|"\\n|" (?:[^"\\]|\\[^"n])*\\n`)
+var misread = lazyregexp.New(`"="|"\\u003c\\u003c"|"\\n|" (?:[^"\\]|\\[^"n])*\\n`)

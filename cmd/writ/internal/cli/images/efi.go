@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"writ/efi/image"
 	stages "writ/efi/progress"
 	"writ/efi/recipe"
+	"writ/internal/lazyregexp"
 	"writ/runner"
 	"writ/runner/member"
 )
@@ -55,7 +55,7 @@ func AsInit(version string) *boot.Machine {
 }
 
 // logLine matches a log line of a runner: its message, and the rest.
-var logLine = regexp.MustCompile(`^time=\S+ level=\S+ msg=("(?:[^"\\]|\\.)*"|\S+)(.*)$`)
+var logLine = lazyregexp.New(`^time=\S+ level=\S+ msg=("(?:[^"\\]|\\.)*"|\S+)(.*)$`)
 
 // meaningOf translates a line of a runner's output into a report for the boot server.
 func meaningOf(line string) (report stages.Report, ok bool) {

@@ -2,11 +2,11 @@ package services
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
+	"writ/internal/lazyregexp"
 )
 
 // lostText is the warning before a part of a log that may not continue the previous part.
@@ -52,7 +52,7 @@ func (r *logPrinter) print(p logPart) error {
 }
 
 // escapes matches the escape sequences for colours and cursor movement.
-var escapes = regexp.MustCompile(`\x1b(\[[0-9;?]*[ -/]*[@-~]|[()][0-9A-B]|[=>78cM])`)
+var escapes = lazyregexp.New(`\x1b(\[[0-9;?]*[ -/]*[@-~]|[()][0-9A-B]|[=>78cM])`)
 
 // plainLog removes the control characters from a log that would change the state of a terminal.
 func plainLog(text string) string {
