@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Regexp is a regular expression. Its methods are those of regexp.Regexp. Goroutines may share it.
+// Regexp is a regular expression with methods of regexp.Regexp. Goroutines may share it.
 type Regexp struct {
 	expr     string
 	once     sync.Once
