@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"writ/internal/pace"
+	"writ/scripts"
 	"writ/scripts/interpreter"
 )
 
@@ -71,8 +72,19 @@ func requestsFrom(pipe *os.File) io.Reader {
 	return os.NewFile(fd, pipe.Name())
 }
 
+// warmUp makes the tables of the language, which are made at their first use. Otherwise the first script of a child
+// would pay for them with a part of its quantum.
+func warmUp() {
+	script := `volume := import("volume"); text := import("text"); volume.create("a", {size_gib: 1})`
+	p, err := interpreter.Compile(scripts.Bundle{Main: scripts.Source{Name: "warm.tengo", Text: []byte(script)}})
+	if err == nil {
+		_, _ = p.Pass(context.Background(), scripts.Inputs{}, nil) // these inputs allow no call
+	}
+}
+
 // serve writes a greeting, then answers requests until the input `in` ends. `used` returns the CPU time of the process.
 func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration) error {
+	warmUp()
 	if err := writeFrame(out, greeting{Layers: layers}); err != nil {
 		return err
 	}
