@@ -20,7 +20,7 @@ type Pace struct {
 	Least uint64 // bytes; a smaller heap of a busy process is not collected
 	Early int    // percent of garbage relative to the live heap, if the live heap exceeds Least or the process is idle
 	// Quiet is the time after which a process is idle if it allocated less than an eighth of Least meanwhile. It is busy
-	// again if it allocates as much in a quarter of this time.
+	// again if it allocates as much in a quarter of this time. At 0, a process is always busy.
 	Quiet time.Duration
 }
 
@@ -96,7 +96,9 @@ func (k *keeper) work() {
 	k.idle = false
 	k.set()
 	k.mark()
-	time.AfterFunc(k.pace.Quiet, k.rest)
+	if k.pace.Quiet > 0 {
+		time.AfterFunc(k.pace.Quiet, k.rest)
+	}
 }
 
 // mark begins a comparison of allocations.
