@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"sync"
 	"time"
 )
 
@@ -160,12 +161,20 @@ func (c *child) kill() error {
 	return nil
 }
 
-// freeAddress returns an unused address on loopback.
+// givenAddresses are the results of freeAddress. The kernel may choose the same port again until a process listens there.
+var givenAddresses sync.Map
+
+// freeAddress returns an unused address on loopback, a different one each time.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		address := l.Addr().String()
+		l.Close()
+		if _, given := givenAddresses.LoadOrStore(address, true); !given {
+			return address, nil
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
