@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/parser"
@@ -29,21 +30,24 @@ func pure(least, most int, f pureFunc) member {
 	return member{least: least, most: most, call: f.inPass()}
 }
 
-// goModules are the modules with members that are not operations: the data of a run, and pure functions. They have no
-// access to a clock, randomness, files or the network.
-var goModules = map[string]map[string]member{
-	"run":    runModule,
-	"math":   mathModule,
-	"text":   textModule,
-	"times":  timesModule,
-	"json":   jsonModule,
-	"base64": base64Module,
-	"hex":    hexModule,
-}
+// goModules returns the modules with members that are not operations: the data of a run, and pure functions. They have
+// no access to a clock, randomness, files or the network. They are made at the first call, because most commands do not
+// need them.
+var goModules = sync.OnceValue(func() map[string]map[string]member {
+	return map[string]map[string]member{
+		"run":    runModule,
+		"math":   mathModule(),
+		"text":   textModule(),
+		"times":  timesModule(),
+		"json":   jsonModule,
+		"base64": base64Module(),
+		"hex":    hexModule(),
+	}
+})
 
 // MemberNames returns the member names of a built-in module, sorted.
 func MemberNames(module string) []string {
-	names := slices.Collect(maps.Keys(goModules[module]))
+	names := slices.Collect(maps.Keys(goModules()[module]))
 	for _, op := range catalog.Of(module) {
 		names = append(names, op.Verb)
 	}
@@ -90,12 +94,12 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	if err := m.pass.meter.burnMemory(sizeMap / 2); err != nil {
 		return nil, err
 	}
-	if op, ok := catalog.Lookup(m.name + "." + key.Value); ok && goModules[m.name][key.Value].call == nil {
+	if op, ok := catalog.Lookup(m.name + "." + key.Value); ok && goModules()[m.name][key.Value].call == nil {
 		return &callable{native: &native{name: op.Name(), call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
 			return p.operate(op, args)
 		}, unknown: wholeParts(op)}, pass: m.pass}, nil
 	}
-	found, ok := goModules[m.name][key.Value]
+	found, ok := goModules()[m.name][key.Value]
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("module %s has no %q; %s", m.name, key.Value,
@@ -151,7 +155,7 @@ func (m Member) Arguments() string {
 
 // LookupMember returns a member of a built-in module that is not an operation.
 func LookupMember(module, name string) (Member, bool) {
-	m, ok := goModules[module][name]
+	m, ok := goModules()[module][name]
 	return m.describe(name), ok
 }
 
@@ -178,8 +182,8 @@ func Members(module string) []Member {
 		return enumMembers()
 	}
 	var all []Member
-	for _, name := range slices.Sorted(maps.Keys(goModules[module])) {
-		all = append(all, goModules[module][name].describe(name))
+	for _, name := range slices.Sorted(maps.Keys(goModules()[module])) {
+		all = append(all, goModules()[module][name].describe(name))
 	}
 	return all
 }

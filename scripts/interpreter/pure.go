@@ -19,58 +19,68 @@ import (
 // The pure modules are the modules of Tengo's library without two kinds of functions: functions that read a clock, the
 // host's time zone or a source of randomness, and functions that can use all memory or time in one call.
 
-var mathModule = stdlibModule("math", map[string][2]int{
-	"abs": {1, 1}, "acos": {1, 1}, "acosh": {1, 1}, "asin": {1, 1}, "asinh": {1, 1}, "atan": {1, 1}, "atan2": {2, 2},
-	"atanh": {1, 1}, "cbrt": {1, 1}, "ceil": {1, 1}, "copysign": {2, 2}, "cos": {1, 1}, "cosh": {1, 1}, "dim": {2, 2},
-	"exp": {1, 1}, "exp2": {1, 1}, "expm1": {1, 1}, "floor": {1, 1}, "hypot": {2, 2}, "inf": {1, 1}, "is_inf": {2, 2},
-	"is_nan": {1, 1}, "ldexp": {2, 2}, "log": {1, 1}, "log10": {1, 1}, "log1p": {1, 1}, "log2": {1, 1}, "max": {2, 2},
-	"min": {2, 2}, "mod": {2, 2}, "nan": {0, 0}, "pow": {2, 2}, "pow10": {1, 1}, "signbit": {1, 1}, "sin": {1, 1},
-	"sinh": {1, 1}, "sqrt": {1, 1}, "tan": {1, 1}, "tanh": {1, 1}, "trunc": {1, 1},
-}, map[string]member{})
+func mathModule() map[string]member {
+	return stdlibModule("math", map[string][2]int{
+		"abs": {1, 1}, "acos": {1, 1}, "acosh": {1, 1}, "asin": {1, 1}, "asinh": {1, 1}, "atan": {1, 1}, "atan2": {2, 2},
+		"atanh": {1, 1}, "cbrt": {1, 1}, "ceil": {1, 1}, "copysign": {2, 2}, "cos": {1, 1}, "cosh": {1, 1}, "dim": {2, 2},
+		"exp": {1, 1}, "exp2": {1, 1}, "expm1": {1, 1}, "floor": {1, 1}, "hypot": {2, 2}, "inf": {1, 1}, "is_inf": {2, 2},
+		"is_nan": {1, 1}, "ldexp": {2, 2}, "log": {1, 1}, "log10": {1, 1}, "log1p": {1, 1}, "log2": {1, 1}, "max": {2, 2},
+		"min": {2, 2}, "mod": {2, 2}, "nan": {0, 0}, "pow": {2, 2}, "pow10": {1, 1}, "signbit": {1, 1}, "sin": {1, 1},
+		"sinh": {1, 1}, "sqrt": {1, 1}, "tan": {1, 1}, "tanh": {1, 1}, "trunc": {1, 1},
+	}, map[string]member{})
+}
 
-var textModule = stdlibModule("text", map[string][2]int{
-	"atoi": {1, 1}, "compare": {2, 2}, "contains": {2, 2}, "contains_any": {2, 2}, "count": {2, 2}, "equal_fold": {2, 2},
-	"fields": {1, 1}, "format_bool": {1, 1}, "format_int": {2, 2}, "has_prefix": {2, 2}, "has_suffix": {2, 2},
-	"index": {2, 2}, "index_any": {2, 2}, "itoa": {1, 1}, "join": {2, 2}, "last_index": {2, 2}, "last_index_any": {2, 2},
-	"pad_left": {2, 3}, "pad_right": {2, 3}, "parse_bool": {1, 1}, "parse_float": {2, 2}, "parse_int": {3, 3},
-	"quote": {1, 1}, "repeat": {2, 2}, "split": {2, 2}, "split_after": {2, 2}, "split_after_n": {3, 3}, "split_n": {3, 3},
-	"substr": {2, 3}, "title": {1, 1}, "to_lower": {1, 1}, "to_title": {1, 1}, "to_upper": {1, 1}, "trim": {2, 2},
-	"trim_left": {2, 2}, "trim_prefix": {2, 2}, "trim_right": {2, 2}, "trim_space": {1, 1}, "trim_suffix": {2, 2},
-	"unquote": {1, 1},
-}, map[string]member{
-	"format_float": pure(4, 4, textFormatFloat),
-	"re_find":      pure(2, 3, textFind),
-	"re_match":     expression("re_match", 2, 2),
-	"re_replace":   expression("re_replace", 3, 3),
-	"re_split":     expression("re_split", 2, 3),
-	"replace":      pure(4, 4, textReplace),
-})
+func textModule() map[string]member {
+	return stdlibModule("text", map[string][2]int{
+		"atoi": {1, 1}, "compare": {2, 2}, "contains": {2, 2}, "contains_any": {2, 2}, "count": {2, 2}, "equal_fold": {2, 2},
+		"fields": {1, 1}, "format_bool": {1, 1}, "format_int": {2, 2}, "has_prefix": {2, 2}, "has_suffix": {2, 2},
+		"index": {2, 2}, "index_any": {2, 2}, "itoa": {1, 1}, "join": {2, 2}, "last_index": {2, 2}, "last_index_any": {2, 2},
+		"pad_left": {2, 3}, "pad_right": {2, 3}, "parse_bool": {1, 1}, "parse_float": {2, 2}, "parse_int": {3, 3},
+		"quote": {1, 1}, "repeat": {2, 2}, "split": {2, 2}, "split_after": {2, 2}, "split_after_n": {3, 3}, "split_n": {3, 3},
+		"substr": {2, 3}, "title": {1, 1}, "to_lower": {1, 1}, "to_title": {1, 1}, "to_upper": {1, 1}, "trim": {2, 2},
+		"trim_left": {2, 2}, "trim_prefix": {2, 2}, "trim_right": {2, 2}, "trim_space": {1, 1}, "trim_suffix": {2, 2},
+		"unquote": {1, 1},
+	}, map[string]member{
+		"format_float": pure(4, 4, textFormatFloat),
+		"re_find":      pure(2, 3, textFind),
+		"re_match":     expression("re_match", 2, 2),
+		"re_replace":   expression("re_replace", 3, 3),
+		"re_split":     expression("re_split", 2, 3),
+		"replace":      pure(4, 4, textReplace),
+	})
+}
 
-var base64Module = stdlibModule("base64", map[string][2]int{
-	"encode": {1, 1}, "decode": {1, 1}, "raw_encode": {1, 1}, "raw_decode": {1, 1},
-	"url_encode": {1, 1}, "url_decode": {1, 1}, "raw_url_encode": {1, 1}, "raw_url_decode": {1, 1},
-}, map[string]member{})
+func base64Module() map[string]member {
+	return stdlibModule("base64", map[string][2]int{
+		"encode": {1, 1}, "decode": {1, 1}, "raw_encode": {1, 1}, "raw_decode": {1, 1},
+		"url_encode": {1, 1}, "url_decode": {1, 1}, "raw_url_encode": {1, 1}, "raw_url_decode": {1, 1},
+	}, map[string]member{})
+}
 
-var hexModule = stdlibModule("hex", map[string][2]int{"encode": {1, 1}, "decode": {1, 1}}, map[string]member{})
+func hexModule() map[string]member {
+	return stdlibModule("hex", map[string][2]int{"encode": {1, 1}, "decode": {1, 1}}, map[string]member{})
+}
 
-// timesModule has functions on times in UTC and on durations in nanoseconds. A time may also be given as seconds since
-// 1970.
-var timesModule = stdlibModule("times", map[string][2]int{
-	"parse_duration": {1, 1}, "duration_hours": {1, 1}, "duration_minutes": {1, 1}, "duration_nanoseconds": {1, 1},
-	"duration_seconds": {1, 1}, "duration_string": {1, 1}, "month_string": {1, 1},
-}, map[string]member{
-	"add": onTimes("add", 1, 2), "add_date": onTimes("add_date", 1, 4), "sub": onTimes("sub", 2, 2),
-	"after": onTimes("after", 2, 2), "before": onTimes("before", 2, 2), "time_year": onTimes("time_year", 1, 1),
-	"time_month": onTimes("time_month", 1, 1), "time_day": onTimes("time_day", 1, 1),
-	"time_weekday": onTimes("time_weekday", 1, 1), "time_hour": onTimes("time_hour", 1, 1),
-	"time_minute": onTimes("time_minute", 1, 1), "time_second": onTimes("time_second", 1, 1),
-	"time_nanosecond": onTimes("time_nanosecond", 1, 1), "time_unix": onTimes("time_unix", 1, 1),
-	"time_unix_nano": onTimes("time_unix_nano", 1, 1), "time_format": onTimes("time_format", 1, 2),
-	"time_string": onTimes("time_string", 1, 1), "is_zero": onTimes("is_zero", 1, 1),
-	"date":  pure(3, 7, timesDate),
-	"parse": pure(2, 2, timesParse),
-	"unix":  pure(1, 2, timesUnix),
-})
+// timesModule returns functions on times in UTC and on durations in nanoseconds. A time may also be given as seconds
+// since 1970.
+func timesModule() map[string]member {
+	return stdlibModule("times", map[string][2]int{
+		"parse_duration": {1, 1}, "duration_hours": {1, 1}, "duration_minutes": {1, 1}, "duration_nanoseconds": {1, 1},
+		"duration_seconds": {1, 1}, "duration_string": {1, 1}, "month_string": {1, 1},
+	}, map[string]member{
+		"add": onTimes("add", 1, 2), "add_date": onTimes("add_date", 1, 4), "sub": onTimes("sub", 2, 2),
+		"after": onTimes("after", 2, 2), "before": onTimes("before", 2, 2), "time_year": onTimes("time_year", 1, 1),
+		"time_month": onTimes("time_month", 1, 1), "time_day": onTimes("time_day", 1, 1),
+		"time_weekday": onTimes("time_weekday", 1, 1), "time_hour": onTimes("time_hour", 1, 1),
+		"time_minute": onTimes("time_minute", 1, 1), "time_second": onTimes("time_second", 1, 1),
+		"time_nanosecond": onTimes("time_nanosecond", 1, 1), "time_unix": onTimes("time_unix", 1, 1),
+		"time_unix_nano": onTimes("time_unix_nano", 1, 1), "time_format": onTimes("time_format", 1, 2),
+		"time_string": onTimes("time_string", 1, 1), "is_zero": onTimes("is_zero", 1, 1),
+		"date":  pure(3, 7, timesDate),
+		"parse": pure(2, 2, timesParse),
+		"unix":  pure(1, 2, timesUnix),
+	})
+}
 
 // stdlibModule returns a module with functions of Tengo's library, all constants of the library's module, and the given
 // members.

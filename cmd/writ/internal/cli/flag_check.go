@@ -38,7 +38,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
 		e = writ.Errorf(writ.CodeUsage, "--%s: %s", value.GetFlag().Name, unparsed(value.GetFlag(), number))
 	}
-	if question := meant.Question(value.GetValue(), value.GetFlag().Annotations[valuesMark]); question != "" {
+	if question := meant.Question(value.GetValue(), possibleValues(value.GetFlag())); question != "" {
 		return e.WithHint("%s (%s --help)", question, cmd.CommandPath())
 	}
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())

@@ -37,10 +37,38 @@ func OneOf(cmd *cobra.Command, flag string, values ...string) {
 	}
 }
 
-// checkValues rejects values of flags that OneOf restricts.
+// OneOfLater is OneOf with values that are computed when they are needed, because computing them takes long. The flag
+// is one of the command itself.
+func OneOfLater(cmd *cobra.Command, flag string, values func() []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag,
+		func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return values(), cobra.ShellCompDirectiveNoFileComp
+		})
+	if err != nil {
+		panic(err) // the flag was defined by the caller
+	}
+	f := cmd.Flags().Lookup(flag)
+	f.Value = laterValue{f.Value, values}
+}
+
+// laterValue is the value of a flag that OneOfLater restricts.
+type laterValue struct {
+	pflag.Value
+	possible func() []string
+}
+
+// possibleValues returns the values of a flag that OneOf or OneOfLater restricts, and nil for other flags.
+func possibleValues(f *pflag.Flag) []string {
+	if v, ok := f.Value.(laterValue); ok {
+		return v.possible()
+	}
+	return f.Annotations[valuesMark]
+}
+
+// checkValues rejects values of flags that OneOf or OneOfLater restricts.
 func checkValues(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
-		possible := f.Annotations[valuesMark]
+		possible := possibleValues(f)
 		if len(possible) == 0 || err != nil {
 			return
 		}

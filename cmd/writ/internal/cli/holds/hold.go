@@ -46,7 +46,7 @@ func (s *scopeFlags) add(env *cli.Env, c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("project", "operation")
 	c.MarkFlagsMutuallyExclusive("deployment", "operation")
 	env.CompleteFlag(c, "deployment", cli.SuggestDeployments)
-	cli.OneOf(c, "operation", operationNames()...)
+	cli.OneOfLater(c, "operation", operationNames)
 }
 
 // operationNames lists the operations that nodes execute, and their modules.
