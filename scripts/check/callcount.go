@@ -19,12 +19,13 @@ type callCounter struct {
 	over  parser.Node // the statement at which count exceeds MaxCalls
 }
 
-// tooManyCalls reports a script that exceeds MaxCalls: each of its runs would fail with SCRIPT_LIMIT.
-func tooManyCalls(in scope, tree *parser.File) {
+// leastCalls returns the number of calls that every run of a script makes at least. It reports a script that exceeds
+// MaxCalls: each of its runs would fail with SCRIPT_LIMIT.
+func leastCalls(in scope, tree *parser.File) int {
 	c := &callCounter{scope: in}
 	for _, u := range in.Units {
 		if u.Tree != nil && c.endsItself(u.Tree) { // a module may end the run of the script
-			return
+			return 0
 		}
 	}
 	for _, s := range tree.Stmts {
@@ -35,6 +36,7 @@ func tooManyCalls(in scope, tree *parser.File) {
 			scripts.MaxCalls).Help =
 			"split the work: a parameter can select the part that one run does"
 	}
+	return c.count
 }
 
 // endsItself reports whether a tree contains a call of run.fail, so that the script may end before its last call.

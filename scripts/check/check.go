@@ -56,7 +56,7 @@ func Check(bundle scripts.Bundle) Report {
 	result.Targets, result.MoreTargets = c.targets.list()
 	result.Secrets = slices.Sorted(maps.Keys(c.secrets.names))
 	result.Images = slices.Compact(slices.Sorted(slices.Values(c.calls.images)))
-	result.Timeouts = c.calls.timeouts
+	result.Timeouts, result.LeastCalls = c.calls.timeouts, c.leastCalls
 	result.Diagnostics, result.More = a.Sorted()
 	return result
 }
@@ -77,6 +77,7 @@ type checker struct {
 	targets    *targets
 	assigned   map[*syntax.Symbol][]assignment
 	operations map[string]bool
+	leastCalls int
 	hasEffect  bool                 // the text names an operation, or a member of run with an effect
 	seen       map[parser.Expr]bool // module names in permitted positions
 }

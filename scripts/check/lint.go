@@ -43,7 +43,7 @@ func lint(c *checker, params scripts.Params) {
 		l.interpolations(u, params)
 		eachBody(u.Tree.Stmts, func(list []parser.Stmt) { unordered(in, list) })
 		if u.Main {
-			tooManyCalls(in, u.Tree)
+			c.leastCalls = leastCalls(in, u.Tree)
 		}
 	}
 	l.usage.unusedNames(c.params.symbol)

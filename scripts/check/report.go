@@ -21,13 +21,17 @@ type Report struct {
 	// Targets are the resources of these operations as far as the text names them, sorted: "volume/web-0", or
 	// "volume/web-*" if the rest of the name is known only at run time. MoreTargets reports further targets that the text
 	// does not name.
-	Targets     []string          `json:"targets,omitempty"`
-	MoreTargets bool              `json:"more_targets,omitempty"`
-	Secrets     []string          `json:"secrets,omitempty"`  // the names of all literal secrets, sorted
-	Images      []string          `json:"images,omitempty"`   // literal references to images at registries, sorted
-	Timeouts    []Timeout         `json:"timeouts,omitempty"` // of calls, where they are literals
-	Modules     []string          `json:"modules,omitempty"`  // modules of the bundle that the script needs, sorted
-	Tests       []scripttest.Test `json:"tests,omitempty"`    // of a test file, in its order
+	Targets     []string  `json:"targets,omitempty"`
+	MoreTargets bool      `json:"more_targets,omitempty"`
+	Secrets     []string  `json:"secrets,omitempty"`  // the names of all literal secrets, sorted
+	Images      []string  `json:"images,omitempty"`   // literal references to images at registries, sorted
+	Timeouts    []Timeout `json:"timeouts,omitempty"` // of calls, where they are literals
+	// LeastCalls is the number of calls that every run makes at least, as far as the text shows: calls in functions, and
+	// in loops without a literal number of rounds, do not count.
+	LeastCalls int `json:"least_calls,omitempty"`
+
+	Modules []string          `json:"modules,omitempty"` // modules of the bundle that the script needs, sorted
+	Tests   []scripttest.Test `json:"tests,omitempty"`   // of a test file, in its order
 }
 
 // Timeout is a literal timeout option of a call.

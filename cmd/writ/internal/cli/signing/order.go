@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 // OrderFlags hold the properties of an order. The commands payload, sign and submit have these flags.
@@ -176,6 +177,9 @@ func Order(
 ) (client.Order, error) {
 	order := client.Order{Script: script, Expires: o.Expires, Deadline: o.Deadline, MaxCalls: o.MaxCalls}
 	err := o.Check()
+	if err == nil {
+		err = checkCalls(script.Report, o.MaxCalls)
+	}
 	if err != nil {
 		return order, err
 	}
@@ -215,6 +219,16 @@ func Order(
 		err = nil
 	}
 	return order, err
+}
+
+// checkCalls returns an error if every run of a script makes more calls than the flag --max-calls allows.
+func checkCalls(r check.Report, most int) error {
+	if r.LeastCalls <= most {
+		return nil
+	}
+	return writ.Errorf(writ.CodeScriptLimit, "the script makes %d calls or more, and --max-calls allows %d", r.LeastCalls,
+		most).
+		WithHint("give --max-calls %d or more", r.LeastCalls)
 }
 
 // resolveBase sets the base of the order to the newest revision of its deployment, unless the user named a revision. A
