@@ -95,15 +95,21 @@ func (s *callTable) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) 
 	return open, err
 }
 
-func storeCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
-	err := tx.Queue(ctx, `
-		INSERT INTO calls (run, seq, state, body, name, line, planned)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT (run, seq) DO UPDATE SET state = excluded.state, body = excluded.body, name = excluded.name, line = excluded.line,
-			planned = excluded.planned`,
-		string(call.Run), call.Seq, string(call.State), encode(call), selectable(call.Name), lineOf(call),
-		micros(call.Planned))
-	return err
+// storeCalls stores calls. Each occurs once.
+func storeCalls(ctx context.Context, tx *sqldb.Tx, calls ...encoded[writ.Call]) error {
+	rows := make([][]any, len(calls))
+	for i, c := range calls {
+		call := c.value
+		rows[i] = []any{string(call.Run), call.Seq, string(call.State), c.json, selectable(call.Name), lineOf(call),
+			micros(call.Planned)}
+	}
+	return sqldb.QueueRows(ctx, tx, insertCalls, rows)
+}
+
+var insertCalls = sqldb.Insert{
+	Into: `INSERT INTO calls (run, seq, state, body, name, line, planned)`,
+	Then: `ON CONFLICT (run, seq) DO UPDATE SET state = excluded.state, body = excluded.body, name = excluded.name,
+		line = excluded.line, planned = excluded.planned`,
 }
 
 // replaceable reads a call that is about to be replaced. For an unreadable call, it returns a call with only the run
@@ -136,7 +142,7 @@ func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
 			if run.Failure != nil {
 				c.Error = &run.Failure.Error
 			}
-			if err := storeCall(ctx, tx, c); err != nil {
+			if err := storeCalls(ctx, tx, encodedOf(c)); err != nil {
 				return err
 			}
 		}

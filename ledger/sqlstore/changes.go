@@ -11,12 +11,21 @@ import (
 // changes holds the last state of each run, call, node and resource in a batch of events. Earlier states need not be
 // written.
 type changes struct {
-	runs      lastOf[writ.RunID, writ.Run]
-	calls     lastOf[callKey, writ.Call]
-	nodes     lastOf[writ.NodeID, writ.Node]
-	resources lastOf[writ.ResourceID, writ.Resource]
+	known     map[writ.RunID]storedRun // runs that the ledger had before
+	runs      lastOf[writ.RunID, encoded[writ.Run]]
+	calls     lastOf[callKey, encoded[writ.Call]]
+	nodes     lastOf[writ.NodeID, encoded[writ.Node]]
+	resources lastOf[writ.ResourceID, encoded[writ.Resource]]
 	usage     []writ.Usage
 }
+
+// encoded is a value with its JSON. An event and the copy that it changes share the JSON.
+type encoded[V any] struct {
+	value V
+	json  string
+}
+
+func encodedOf[V any](value V) encoded[V] { return encoded[V]{value, encode(value)} }
 
 type callKey struct {
 	run writ.RunID
@@ -41,16 +50,17 @@ func (l *lastOf[K, V]) set(k K, v V) {
 	l.values = append(l.values, v)
 }
 
-func (c *changes) record(e writ.Event) {
+// record records the change of an event, whose subject has the given JSON.
+func (c *changes) record(e writ.Event, subject string) {
 	switch {
 	case e.Run != nil:
-		c.runs.set(e.Run.ID, *e.Run)
+		c.runs.set(e.Run.ID, encoded[writ.Run]{*e.Run, subject})
 	case e.Call != nil:
-		c.calls.set(callKey{e.Call.Run, e.Call.Seq}, *e.Call)
+		c.calls.set(callKey{e.Call.Run, e.Call.Seq}, encoded[writ.Call]{*e.Call, subject})
 	case e.Node != nil:
-		c.nodes.set(e.Node.ID, *e.Node)
+		c.nodes.set(e.Node.ID, encoded[writ.Node]{*e.Node, subject})
 	case e.Resource != nil:
-		c.resources.set(e.Resource.ResourceID, *e.Resource)
+		c.resources.set(e.Resource.ResourceID, encoded[writ.Resource]{*e.Resource, subject})
 	case e.Usage != nil:
 		c.usage = append(c.usage, *e.Usage)
 	}
@@ -58,38 +68,36 @@ func (c *changes) record(e writ.Event) {
 
 // projectOf returns the project that owns an event of a datacenter. The ledger's record of the run takes precedence
 // over the event.
-func (c *changes) projectOf(e ledger.Event, known map[writ.RunID]runOwner) writ.ProjectID {
-	if of, ok := known[e.RunID()]; ok && of.datacenter != e.Datacenter {
+func (c *changes) projectOf(e ledger.Event) writ.ProjectID {
+	if of, ok := c.known[e.RunID()]; ok && of.datacenter != e.Datacenter {
 		return ""
 	}
 	if e.Resource != nil {
 		return e.Resource.Project
 	}
-	if of, ok := known[e.About]; ok {
+	if of, ok := c.known[e.About]; ok {
 		return of.project
 	}
 	if i, ok := c.runs.at[e.About]; ok {
-		return c.runs.values[i].Project
+		return c.runs.values[i].value.Project
 	}
 	return ""
 }
 
 func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string) error {
 	for _, run := range c.runs.values {
-		if err := storeRun(ctx, tx, datacenter, journal, run, fromEvent); err != nil {
+		if err := storeReported(ctx, tx, datacenter, journal, run, c.known); err != nil {
 			return err
 		}
 	}
 	if err := deliverSubmissions(ctx, tx, datacenter, c.runs.values); err != nil {
 		return err
 	}
-	for _, call := range c.calls.values {
-		if err := storeCall(ctx, tx, call); err != nil {
-			return err
-		}
+	if err := storeCalls(ctx, tx, c.calls.values...); err != nil {
+		return err
 	}
 	for _, run := range c.runs.values { // after the calls are stored
-		if err := storeFailedOperation(ctx, tx, datacenter, run); err != nil {
+		if err := storeFailedOperation(ctx, tx, datacenter, run.value); err != nil {
 			return err
 		}
 	}
@@ -131,14 +139,17 @@ func withoutValues(e writ.Event, datacenter writ.DatacenterID) writ.Event {
 	return e
 }
 
-// runOwner holds the datacenter and the project of a run.
-type runOwner struct {
+// storedRun holds columns of a run in the ledger.
+type storedRun struct {
 	datacenter writ.DatacenterID
 	project    writ.ProjectID
+	ended      int64
+	// The columns of the indexes that an update need not change.
+	script, deployment, failure string
 }
 
-// runsOf returns the stored owners of the runs in events. Unknown runs are omitted.
-func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.RunID]runOwner, error) {
+// runsOf returns the stored runs in events. Unknown runs are omitted.
+func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.RunID]storedRun, error) {
 	var ids []writ.RunID
 	seen := map[writ.RunID]bool{"": true}
 	for _, e := range events {
@@ -150,15 +161,15 @@ func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.Ru
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	q := selectFrom(`SELECT id, datacenter, project FROM runs`)
+	q := selectFrom(`SELECT id, datacenter, project, ended, script, deployment, failure FROM runs`)
 	andIn(q, "id", filled(ids))
 	rows, err := tx.QueryContext(ctx, q.String(), q.args...)
-	known := make(map[writ.RunID]runOwner, len(ids))
+	known := make(map[writ.RunID]storedRun, len(ids))
 	err = each(rows, err, func(row scanner) error {
 		var run writ.RunID
-		var o runOwner
-		err := row.Scan(&run, &o.datacenter, &o.project)
-		known[run] = o
+		var s storedRun
+		err := row.Scan(&run, &s.datacenter, &s.project, &s.ended, &s.script, &s.deployment, &s.failure)
+		known[run] = s
 		return err
 	})
 	return known, err
@@ -166,13 +177,15 @@ func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.Ru
 
 // deliverSubmissions marks the submissions of runs as delivered once the datacenter has the runs. The answers to the
 // submissions may have been lost.
-func deliverSubmissions(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, runs []writ.Run) error {
+func deliverSubmissions(
+	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, runs []encoded[writ.Run],
+) error {
 	if len(runs) == 0 {
 		return nil
 	}
 	ids := make([]writ.RunID, len(runs))
 	for i, run := range runs {
-		ids[i] = run.ID
+		ids[i] = run.value.ID
 	}
 	q := selectFrom(`SELECT ` + submissionColumns + ` FROM submissions`)
 	andIn(q, "run", filled(ids))

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"writ"
@@ -146,32 +147,67 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 	if err != nil {
 		return err
 	}
-	var c changes
-	stored := make([]ledger.Event, 0, len(events))
+	c := changes{known: known}
+	stored := make([]encoded[ledger.Event], 0, len(events))
 	for i, e := range events {
 		e = withoutValues(e, datacenter)
 		own := ledger.Event{ID: first + int64(i), Datacenter: datacenter, Event: e}
+		body, subject := encodeEvent(own)
 		if of, ok := known[e.RunID()]; !ok || of.datacenter == datacenter {
 			own.About = e.RunID() // an event about a run of another datacenter has no About
-			c.record(e)
+			c.record(e, subject)
 		}
 		if e.Usage == nil { // usage is only added up, not shown to watchers
-			stored = append(stored, own)
+			stored = append(stored, encoded[ledger.Event]{own, body})
 		}
 	}
 	taken := shares{ofEvents: int64(len(c.usage)) * rowCost}
+	var rows [][]any
+	size := 0
 	for _, e := range stored { // after record has seen all runs of the batch
-		e.Project = c.projectOf(e, known)
-		text := encode(e)
-		taken.count(e, len(text))
-		if err := addEncoded(ctx, tx, e, text); err != nil {
+		e.value.Project = c.projectOf(e.value)
+		taken.count(e.value, len(e.json))
+		row, err := eventRow(tx, e.value, e.json)
+		if err != nil {
 			return err
 		}
+		rows = append(rows, row)
+		if size += len(e.json); size >= maxEventBytes { // bounds the memory
+			if err := sqldb.QueueRows(ctx, tx, insertEvents, rows); err != nil {
+				return err
+			}
+			rows, size = nil, 0
+		}
+	}
+	if err := sqldb.QueueRows(ctx, tx, insertEvents, rows); err != nil {
+		return err
 	}
 	if err := taken.write(ctx, tx, datacenter); err != nil {
 		return err
 	}
 	return c.apply(ctx, tx, datacenter, events[0].Journal)
+}
+
+// encodeEvent returns the JSON of an event of a datacenter, and the JSON of the run, call, node or resource that changes
+// records. It encodes the subject once.
+func encodeEvent(e ledger.Event) (body, subject string) {
+	name, rest := "", e
+	switch of := e.Event; {
+	case of.Run != nil:
+		name, subject, rest.Run = "run", encode(of.Run), nil
+	case of.Call != nil:
+		name, subject, rest.Call = "call", encode(of.Call), nil
+	case of.Node != nil:
+		name, subject, rest.Node = "node", encode(of.Node), nil
+	case of.Resource != nil:
+		name, subject, rest.Resource = "resource", encode(of.Resource), nil
+	}
+	only := rest.Event == writ.Event{Journal: e.Journal, Seq: e.Seq, Time: e.Time} && rest.Submission == nil
+	if name == "" || !only { // a log line, usage, or several subjects
+		return encode(e), subject
+	}
+	head := strings.TrimSuffix(encode(rest), "}")
+	return head + `,"` + name + `":` + subject + "}", subject
 }
 
 // nextEventIDs reserves n consecutive event ids and returns the first.
@@ -185,25 +221,30 @@ func nextEventIDs(ctx context.Context, tx *sqldb.Tx, n int) (int64, error) {
 }
 
 func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event) error {
-	return addEncoded(ctx, tx, e, encode(e))
+	row, err := eventRow(tx, e, encode(e))
+	if err != nil {
+		return err
+	}
+	return sqldb.QueueRows(ctx, tx, insertEvents, [][]any{row})
 }
 
 // maxEventBytes limits an event as it is stored. A frame of a datacenter has at most 1 MiB, but a list of empty objects
 // grows to a multiple when it is encoded again with all fields.
 const maxEventBytes = 2 << 20
 
-// addEncoded stores an event with its encoded body.
-func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) error {
+var insertEvents = sqldb.Insert{
+	Into: `INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)`,
+}
+
+// eventRow returns the row of an event with its encoded body. It also adds the event to the new events of tx.
+func eventRow(tx *sqldb.Tx, e ledger.Event, body string) ([]any, error) {
 	if len(body) > maxEventBytes {
-		return writ.Errorf(writ.CodeTooLarge, "the event %d of the datacenter has %d bytes, more than %d", e.Seq,
+		return nil, writ.Errorf(writ.CodeTooLarge, "the event %d of the datacenter has %d bytes, more than %d", e.Seq,
 			len(body), maxEventBytes)
 	}
-	err := tx.Queue(ctx, `
-		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		e.ID, string(e.Datacenter), e.Journal, e.Seq, micros(tx.Now), e.Topic(), string(e.About), string(e.Project), body)
 	newEventsOf(tx).add(encodedEvent(e, body))
-	return err
+	return []any{e.ID, string(e.Datacenter), e.Journal, e.Seq, micros(tx.Now), e.Topic(), string(e.About), string(e.Project),
+		body}, nil
 }
 
 // encodedEvent returns an event with its encoded body.

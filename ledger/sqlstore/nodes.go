@@ -46,12 +46,13 @@ func (s *nodeTable) Nodes(
 	})
 }
 
-func storeNode(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, node writ.Node) error {
-	node.Datacenter = datacenter
+// storeNode stores a node that withoutValues has put under its datacenter.
+func storeNode(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, encoded encoded[writ.Node]) error {
+	node := encoded.value
 	err := tx.Queue(ctx, `
 		INSERT INTO nodes (datacenter, id, name, admission, body)
 		VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (datacenter, id) DO UPDATE SET name = excluded.name, admission = excluded.admission, body = excluded.body`,
-		string(datacenter), string(node.ID), node.Name, string(node.Admission), encode(node))
+		string(datacenter), string(node.ID), node.Name, string(node.Admission), encoded.json)
 	return err
 }

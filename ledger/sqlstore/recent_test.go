@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -254,5 +255,90 @@ func TestRecentEventsFollowTheCommit(t *testing.T) {
 	}
 	if recent, _, ok := s.recent.after(0, ledger.EventFilter{}, 10); !ok || len(recent) != 1 {
 		t.Errorf("after a failed change, memory has %+v, %v", recent, ok)
+	}
+}
+
+// TestSubjectsAreEncodedOnce compares the JSON of events with that of the standard encoder, also for events with
+// several subjects, which only a hostile datacenter sends.
+func TestSubjectsAreEncodedOnce(t *testing.T) {
+	subjects := []func(e *writ.Event){
+		func(e *writ.Event) { e.Run = &writ.Run{ID: "r", Reason: "}\"<"} },
+		func(e *writ.Event) { e.Call = &writ.Call{Run: "r", Seq: 2, Planned: time.Now()} },
+		func(e *writ.Event) { e.Log = &writ.LogLine{Run: "r", Text: "}"} },
+		func(e *writ.Event) { e.Node = &writ.Node{ID: "n"} },
+		func(e *writ.Event) { e.Resource = &writ.Resource{Drift: []string{"a"}} },
+		func(e *writ.Event) { e.Usage = &writ.Usage{} },
+	}
+	for set := range 1 << len(subjects) {
+		e := ledger.Event{ID: 7, Datacenter: vienna, Event: writ.Event{Journal: "j}", Seq: 3, Time: time.Now()}}
+		for i, add := range subjects {
+			if set>>i&1 == 1 {
+				add(&e.Event)
+			}
+		}
+		body, subject := encodeEvent(e)
+		if body != encode(e) {
+			t.Errorf("got  %s\nwant %s", body, encode(e))
+		}
+		var c changes
+		c.record(e.Event, subject)
+		for _, run := range c.runs.values {
+			if run.json != encode(run.value) {
+				t.Errorf("run: %s", run.json)
+			}
+		}
+		for _, call := range c.calls.values {
+			if call.json != encode(call.value) {
+				t.Errorf("call: %s", call.json)
+			}
+		}
+		for _, node := range c.nodes.values {
+			if node.json != encode(node.value) {
+				t.Errorf("node: %s", node.json)
+			}
+		}
+		for _, resource := range c.resources.values {
+			if resource.json != encode(resource.value) {
+				t.Errorf("resource: %s", resource.json)
+			}
+		}
+	}
+}
+
+// TestOpenRunsKeepTheirIndexEntries counts the pages that SQLite writes for the next state of a run. A page of an index
+// counts too, if an UPDATE names a column of it.
+func TestOpenRunsKeepTheirIndexEntries(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	s := openAt(t, path)
+	seq := int64(0)
+	pagesFor := func(run writ.Run) int64 {
+		before, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq++
+		if err := s.StoreEvents(t.Context(), vienna, []writ.Event{{Journal: "j", Seq: seq, Run: &run}}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const frame = 4096 + 24 // a page and its header
+		return (after.Size() - before.Size()) / frame
+	}
+	run := writ.Run{Project: "shop", ProjectName: "shop", Deployment: "web", Script: "web.tengo", Signer: "alice", State: writ.RunAccepted}
+	var named, kept int64
+	for n := range 3 {
+		run.ID, run.Accepted, run.Script = writ.RunIDOf(writ.DigestOf(fmt.Append(nil, n))), time.Now(), "web.tengo"
+		run.State = writ.RunAccepted
+		pagesFor(run)
+		run.State = writ.RunRunning
+		kept = pagesFor(run)
+		run.Script = "other.tengo" // never changes in fact; this UPDATE names the column
+		named = pagesFor(run)
+	}
+	if kept > 10 || named < kept+3 {
+		t.Errorf("a state writes %d pages, and %d with the columns of all indexes", kept, named)
 	}
 }

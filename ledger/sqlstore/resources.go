@@ -122,7 +122,11 @@ func listDeployments(filter ledger.ResourceFilter, p ledger.Page) (*query, error
 	return q, nil
 }
 
-func storeResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, r writ.Resource) error {
+// storeResource stores or deletes a resource that withoutValues has put under its datacenter.
+func storeResource(
+	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, encoded encoded[writ.Resource],
+) error {
+	r := encoded.value
 	if r.Deleted {
 		err := tx.Queue(ctx, `
 			DELETE FROM resources
@@ -130,7 +134,6 @@ func storeResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacenter
 			string(datacenter), string(r.Project), string(r.Kind), r.Name)
 		return err
 	}
-	r.Datacenter, r.Values = datacenter, nil
 	err := tx.Queue(ctx, `
 		INSERT INTO resources (datacenter, project, kind, name, node, deployment, troubled, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -138,6 +141,6 @@ func storeResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacenter
 		DO UPDATE SET node = excluded.node, deployment = excluded.deployment, troubled = excluded.troubled,
 			body = excluded.body`,
 		string(datacenter), string(r.Project), string(r.Kind), r.Name, string(r.Node), r.Deployment, ledger.Troubled(r),
-		encode(r))
+		encoded.json)
 	return err
 }

@@ -81,6 +81,34 @@ func storeRun(
 	return tx.Queue(ctx, storeRunText, append(runValues(stored, journal, "", tx.Now), bool(source))...)
 }
 
+// storeReported is storeRun for a run in an event, which withoutValues has put under its datacenter. An UPDATE writes
+// all indexes with a column in its SET list, also if the value stays the same. It therefore omits the columns that the
+// stored run already has: normally the names, and until the end of a run also the end and the failure.
+func storeReported(
+	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, reported encoded[writ.Run],
+	known map[writ.RunID]storedRun,
+) error {
+	run := reported.value
+	stored, ok := known[run.ID]
+	if !ok || stored.script != selectable(run.Script) || stored.deployment != selectable(run.Deployment) {
+		return storeRun(ctx, tx, datacenter, journal, run, fromEvent)
+	}
+	set := `
+		UPDATE runs
+		SET state = $1, accepted = $2, body = $3, journal = $4, words = $5`
+	where := `
+		WHERE id = $6 AND datacenter = $7`
+	ended := endOf(ledger.State(run.State), run.Ended, tx.Now)
+	args := []any{
+		string(run.State), micros(run.Accepted), reported.json, journal, wordsOf(run), string(run.ID), string(datacenter),
+	}
+	if failure := failureCode(run); ended != stored.ended || failure != "" || stored.failure != "" {
+		set += `, ended = $8, failure = $9, failed_operation = ''`
+		args = append(args, ended, failure)
+	}
+	return tx.Queue(ctx, set+where, args...)
+}
+
 const storeRunText = insertRun + `
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, accepted = excluded.accepted, ended = excluded.ended,
 			body = excluded.body, journal = excluded.journal, script = excluded.script, deployment = excluded.deployment,
