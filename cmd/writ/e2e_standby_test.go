@@ -19,8 +19,9 @@ import (
 //
 // Promise: Failures: A standby takes over when the supervisor of a datacenter is killed or frozen, and each effect
 // happens once.
-// How: A lease of 10 s in the journal, by PostgreSQL's clock, renewed every 3 s.
-// Also: TestALeaseHasOneHolder, TestALeaseEndsSoonEnoughForAStandby.
+// How: A lease of 10 s in the journal, by PostgreSQL's clock, renewed every 3 s. It ends early if the connections of its
+// holder are closed.
+// Also: TestALeaseHasOneHolder, TestLeaseOfAKilledProcessEndsEarly, TestALeaseEndsSoonEnoughForAStandby.
 func TestAStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestALeaseHasOneHolder and TestOnlyLeaseHolderWrites of supervisor/journal")

@@ -20,9 +20,10 @@ const (
 type pipeline struct {
 	*stdlib.Conn
 	queue []queued
-	bytes int   // size of the arguments in the queue
-	mark  int   // length of the queue after its last SAVEPOINT, or 0
-	fault error // first error of the open transaction; all further statements return it
+	bytes int      // size of the arguments in the queue
+	mark  int      // length of the queue after its last SAVEPOINT, or 0
+	fault error    // first error of the open transaction; all further statements return it
+	led   *ledRows // of the lead, nil after another statement
 }
 
 // queued is a statement in a queue.
@@ -52,6 +53,7 @@ func (p *pipeline) put(ctx context.Context, s queued) error {
 	if err := ctx.Err(); err != nil {
 		return p.fail(err)
 	}
+	p.led = nil
 	p.queue = append(p.queue, s)
 	for _, arg := range s.args {
 		switch v := arg.(type) {
@@ -173,6 +175,11 @@ func (p *pipeline) ExecContext(ctx context.Context, query string, args []driver.
 func (p *pipeline) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if p.fault != nil {
 		return nil, p.fault
+	}
+	led := p.led
+	p.led = nil
+	if led != nil && led.matches(query, args) {
+		return led, nil
 	}
 	results, err := p.send(ctx, queued{query: query, args: valuesOf(args)})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,6 +62,7 @@ type postgres struct {
 	pool   *sql.DB // with one connection
 	writer string
 	number int64 // of the last transaction; used only by the writer
+	lead   atomic.Pointer[lead]
 }
 
 func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS, before []Before) error {
@@ -299,8 +301,8 @@ const (
 	lockText  = `SELECT pg_advisory_xact_lock(hashtextextended('writ writes ' || current_schema(), 0))`
 )
 
-// begin starts the next transaction and runs the statements `first` in it, in one round trip. No other process writes
-// to the store until it ends.
+// begin starts the next transaction and runs the statements `first` and the lead in it, in one round trip. No other
+// process writes to the store until it ends.
 func (p *postgres) begin(ctx context.Context, first ...queued) (*serverTx, error) {
 	conn, err := p.pool.Conn(ctx)
 	if err != nil {
@@ -317,7 +319,12 @@ func (p *postgres) begin(ctx context.Context, first ...queued) (*serverTx, error
 			return nil, err
 		}
 	}
-	if err := tx.pipe.flush(ctx); err != nil {
+	if l := p.lead.Load(); l != nil {
+		err = tx.pipe.follow(ctx, l)
+	} else {
+		err = tx.pipe.flush(ctx)
+	}
+	if err != nil {
 		tx.end()
 		return nil, err
 	}
@@ -347,7 +354,7 @@ func (t *serverTx) end() {
 		return
 	}
 	t.pipe.reset()
-	t.pipe.fault = nil
+	t.pipe.fault, t.pipe.led = nil, nil
 	if conn := t.pipe.Conn.Conn(); !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		_, _ = t.ExecContext(context.Background(), "ROLLBACK") // the pool closes a connection with an open transaction
 	}

@@ -2,6 +2,9 @@ package sqldb
 
 import (
 	"context"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -37,6 +40,58 @@ func (tx *Tx) Require(ctx context.Context, otherwise func() error, query string,
 		err = otherwise()
 	}
 	return err
+}
+
+// Insert is the text of an INSERT statement with placeholders for the columns.
+type Insert struct {
+	Into string // "INSERT INTO table (a, b)"
+	Then string // the text after the values, such as ON CONFLICT; "" for none
+}
+
+// rowsTogether are the numbers of rows of one statement. There are few, so that the statements stay prepared.
+var rowsTogether = []int{64, 16, 4, 1}
+
+// QueueRows runs Queue for each row. All rows have the same number of columns. PostgreSQL gets many rows in a statement:
+// each statement costs more than its row. SQLite gets each row alone.
+func QueueRows(ctx context.Context, tx *Tx, insert Insert, rows [][]any) error {
+	for len(rows) > 0 {
+		n := 1
+		if tx.pipe != nil {
+			n = rowsTogether[slices.IndexFunc(rowsTogether, func(n int) bool { return n <= len(rows) })]
+		}
+		if err := tx.Queue(ctx, insert.text(len(rows[0]), n), slices.Concat(rows[:n]...)...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// insertTexts holds the results of Insert.text by insertText.
+var insertTexts sync.Map
+
+type insertText struct {
+	Insert
+	columns, rows int
+}
+
+// text returns the statement for n rows.
+func (i Insert) text(columns, n int) string {
+	key := insertText{i, columns, n}
+	if known, ok := insertTexts.Load(key); ok {
+		return known.(string)
+	}
+	var b strings.Builder
+	b.WriteString(i.Into + " VALUES ")
+	for row := range n {
+		if row > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("(" + Placeholders(1+row*columns, columns) + ")")
+	}
+	b.WriteString(" " + i.Then)
+	insertTexts.Store(key, b.String())
+	return b.String()
 }
 
 // flush sends the queue.

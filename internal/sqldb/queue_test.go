@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
@@ -170,6 +171,91 @@ func TestIgnoredErrorOfAQueuedStatementFailsTheChange(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLeadCostsNoRoundTrip(t *testing.T) {
+	proxy, address := pgproxy.New(t, server.Store(t))
+	db := open(t, address)
+	const query = "SELECT at FROM things WHERE name = $1"
+	SetLead(db, query, "a")
+	at := func(tx *Tx, name string) (at int64) {
+		if err := tx.QueryRow(query, name).Scan(&at); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			t.Error(err)
+		}
+		return at
+	}
+	insert := func(tx *Tx, name string, at int) error {
+		return tx.Queue(t.Context(), "INSERT INTO things (name, body, at) VALUES ($1, '', $2) ON CONFLICT (name) DO UPDATE SET at = excluded.at",
+			name, at)
+	}
+	for i := range 4 {
+		err := db.Write(t.Context(), func(tx *Tx) error {
+			before := proxy.RoundTrips()
+			if got := at(tx, "a"); got != int64(i) {
+				t.Errorf("change %d reads %d first", i, got)
+			}
+			if got := proxy.RoundTrips() - before; got != 0 {
+				t.Errorf("the lead needs %d round trips", got)
+			}
+			return errors.Join(insert(tx, "a", i+1), insert(tx, "b", 100))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := db.Write(t.Context(), func(tx *Tx) error {
+		if got := at(tx, "b"); got != 100 {
+			t.Errorf("a query with other arguments reads %d", got)
+		}
+		if got := at(tx, "a"); got != 4 {
+			t.Errorf("the lead after another query reads %d", got)
+		}
+		err := insert(tx, "a", 5)
+		if got := at(tx, "a"); got != 5 {
+			t.Errorf("the lead after a statement reads %d", got)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for name, do := range map[string]func(*Tx) error{
+		"write": func(tx *Tx) error { return insert(tx, "a", 7) },
+		"query": func(tx *Tx) error { _ = at(tx, "b"); _ = insert(tx, "a", 7); return nil },
+	} {
+		err := db.Write(t.Context(), func(tx *Tx) error {
+			err := do(tx)
+			if got := at(tx, "a"); got != 7 {
+				t.Errorf("the lead as the second statement after a %s reads %d", name, got)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRowsAreInsertedTogether(t *testing.T) {
+	engines(t, func(t *testing.T, path string) {
+		db := open(t, path)
+		into := Insert{Into: "INSERT INTO things (name, body, at)", Then: "ON CONFLICT (name) DO UPDATE SET at = excluded.at"}
+		for at, n := range []int{0, 1, 63, 64, 200} {
+			var rows [][]any
+			for i := range n {
+				rows = append(rows, []any{fmt.Sprint(i), []byte(fmt.Sprint(i)), at})
+			}
+			if err := db.Write(t.Context(), func(tx *Tx) error { return QueueRows(t.Context(), tx, into, rows) }); err != nil {
+				t.Fatal(err)
+			}
+			var all, good int
+			err := db.QueryRow(t.Context(), "SELECT COUNT(*), COUNT(CASE WHEN CAST(name AS INTEGER) < $1 AND at = $2 THEN 1 END) FROM things",
+				n, at).Scan(&all, &good)
+			if err != nil || all != n || good != n {
+				t.Errorf("%d rows: %d are stored, %d of them are right, %v", n, all, good, err)
+			}
+		}
+	})
 }
 
 func TestCancelledCallerQueuesNoStatement(t *testing.T) {

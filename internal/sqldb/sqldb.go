@@ -60,6 +60,7 @@ type DB struct {
 	prepared *prepared // prepared statements of sql, for reads
 	local    localHosts
 	health   health
+	presence presence
 }
 
 // Before is called before the migration of a database that other processes may use. An error cancels the migration.
@@ -140,6 +141,7 @@ func newerSchema(have, known int64) error {
 // Close waits for the write in progress and closes the store. Waiting writes change nothing and return
 // STORE_UNAVAILABLE.
 func (db *DB) Close() error {
+	db.presence.release()
 	return errors.Join(db.committer.close(), db.sql.Close())
 }
 

@@ -2,6 +2,8 @@ package journal
 
 import (
 	"context"
+	"strconv"
+	"time"
 
 	"writ/internal/sqldb"
 )
@@ -10,6 +12,19 @@ import (
 func (j *Journal) ExpireLeaseForTest(ctx context.Context) error {
 	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE meta SET value = '1' WHERE name = 'lease'`)
+		return err
+	})
+}
+
+// RenewedForTest sets the lease to that of a process that renewed it some time ago.
+func (j *Journal) RenewedForTest(ctx context.Context, ago time.Duration) error {
+	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		clock, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE meta SET value = $1 WHERE name = 'lease'`,
+			strconv.FormatInt(sqldb.Micros(clock.Add(LeaseTime-ago)), 10))
 		return err
 	})
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,11 +14,15 @@ import (
 	"writ/internal/sqldb"
 )
 
-// LeaseTime is the duration of the lease on a journal that several processes can reach. RenewEvery allows three
-// renewals within it.
+// Times of the lease on a journal that several processes can reach.
 const (
-	LeaseTime  = 10 * time.Second
+	// LeaseTime is the duration of the lease. It allows three renewals.
+	LeaseTime = 10 * time.Second
+	// RenewEvery is the interval of renewals.
 	RenewEvery = 3 * time.Second
+	// AbsentAfter is the time since the last renewal after which the lease of a process without a connection ends. A
+	// living process whose connection broke has a new connection by then, because each renewal checks it.
+	AbsentAfter = RenewEvery + 500*time.Millisecond
 )
 
 var (
@@ -60,8 +65,10 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if err != nil {
 			return err
 		}
-		if j.db.Shared() && last != j.epoch.Load() && clock.Before(sqldb.Time(until)) {
-			return ErrHeld
+		if j.db.Shared() && last != j.epoch.Load() {
+			if held, err := isHeld(tx, last, sqldb.Time(until), clock); err != nil || held {
+				return cmp.Or(err, ErrHeld)
+			}
 		}
 		// A later version may have upgraded the journal since this process opened it.
 		if err := tx.Current(tx.ctx); err != nil {
@@ -90,13 +97,36 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		j.ports.Forget() // another process may have changed resources and loads
 		j.loads.take()
 		j.epoch.Store(epoch)
+		sqldb.SetLead(j.db, metaText, metaEpoch) // see mustReign
 		j.reconcileUntil.Store(reconcileUntil)
 		j.epochs.Store(&epochs)
 		j.restored.Store(false)
-		j.tail.forget() // another process may have added events in the meantime
+		j.tail.forget()    // another process may have added events in the meantime
+		_ = attend(ctx, j) // otherwise the next renewal repeats it
 	}
 	return epoch, err
 }
+
+// isHeld reports whether the process of an epoch still has the lease, which ends at `until`. A process that was killed
+// has no connection any more, so its lease ends early.
+func isHeld(tx *Tx, epoch int64, until, now time.Time) (bool, error) {
+	switch {
+	case !now.Before(until):
+		return false, nil
+	case now.Before(until.Add(AbsentAfter - LeaseTime)):
+		return true, nil
+	}
+	return sqldb.Present(tx.ctx, tx.Tx, presenceOf(epoch))
+}
+
+// attend makes the presence of the process of this epoch known to the store.
+func attend(ctx context.Context, j *Journal) error {
+	ctx, cancel := context.WithTimeout(ctx, RenewEvery)
+	defer cancel()
+	return sqldb.HoldPresence(ctx, j.db, presenceOf(j.epoch.Load()))
+}
+
+func presenceOf(epoch int64) string { return "writ serves epoch " + strconv.FormatInt(epoch, 10) }
 
 // requireNoLease returns an error while a supervisor holds the lease of a journal that is about to be upgraded. The
 // writes of that supervisor would not fit the new schema.
@@ -117,9 +147,10 @@ func requireNoLease(ctx context.Context, store *sql.DB) error {
 	return nil
 }
 
-// Renew extends the lease to LeaseTime from now, by the clock of the store.
+// Renew extends the lease to LeaseTime from now, by the clock of the store, and checks the connection that shows that
+// this process lives.
 func (j *Journal) Renew(ctx context.Context) error {
-	return j.Write(failpoint.At(ctx, failpoint.LeaseRenewed), func(tx *Tx) error {
+	err := j.Write(failpoint.At(ctx, failpoint.LeaseRenewed), func(tx *Tx) error {
 		clock, err := tx.Clock(ctx)
 		if err != nil || !j.db.Shared() {
 			return err
@@ -129,6 +160,10 @@ func (j *Journal) Renew(ctx context.Context) error {
 		}
 		return tx.lease(clock.Add(LeaseTime))
 	})
+	if err != nil || j.epoch.Load() == 0 {
+		return err
+	}
+	return attend(ctx, j)
 }
 
 // Release releases the lease, so that no process has to wait until the lease expires. The functions in `last` make the

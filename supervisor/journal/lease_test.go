@@ -87,6 +87,38 @@ func TestALeaseHasOneHolder(t *testing.T) {
 	}
 }
 
+// The lease of a process that ended without a release counts for a short time only.
+func TestLeaseOfAKilledProcessEndsEarly(t *testing.T) {
+	path := server.Store(t)
+	first, second := open(t, path), open(t, path)
+	if _, err := first.BeginEpoch(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	// age is the time since the last renewal
+	begin := func(age time.Duration) error {
+		if err := second.RenewedForTest(t.Context(), age); err != nil {
+			t.Fatal(err)
+		}
+		_, err := second.BeginEpoch(t.Context(), time.Now())
+		return err
+	}
+	const late = journal.AbsentAfter + 100*time.Millisecond
+	if err := begin(late); !errors.Is(err, journal.ErrHeld) {
+		t.Errorf("a late holder that lives: %v", err)
+	}
+	first.Close() // equals a kill: the connections are closed, and the lease is not released
+	if err := begin(0); !errors.Is(err, journal.ErrHeld) {
+		t.Errorf("a holder without a connection that has just renewed its lease: %v", err)
+	}
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); { // the server notices the closed connection
+		if err = begin(late); err == nil {
+			return
+		}
+	}
+	t.Errorf("a killed holder: %v", err)
+}
+
 // An attacker with write access to the database cannot make its supervisor begin an epoch after which nodes would obey
 // no later one.
 func TestInvalidEpochIsNotFollowed(t *testing.T) {

@@ -260,7 +260,7 @@ func leases(shared bool) linear.Model[leaseState, leaseAsk, leaseAnswer] {
 				if out.refused {
 					return s, !over
 				}
-				over = over || !out.at.Before(s.since.Add(journal.LeaseTime)) // a slow machine
+				over = over || !out.at.Before(s.since.Add(journal.AbsentAfter)) // a slow machine
 				return leaseState{out.epoch, s.value, true, in.at}, over && out.epoch > s.epoch
 			case writes:
 				if out.refused {

@@ -90,8 +90,11 @@ func (tx *Tx) RemoveResource(id writ.ResourceID) error {
 		string(id.Kind), id.Name)
 }
 
-// Resource returns a resource, or nil if it is unknown.
+// Resource returns a resource, or nil if it is unknown. The zero ID of a call without a resource costs no query.
 func (tx *Tx) Resource(id writ.ResourceID) (*Resource, error) {
+	if id.Kind == "" {
+		return nil, nil
+	}
 	return get[Resource](tx, "resources", `SELECT body FROM resources WHERE project = $1 AND kind = $2 AND name = $3`,
 		string(id.Project), string(id.Kind), id.Name)
 }

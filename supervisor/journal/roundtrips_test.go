@@ -11,7 +11,7 @@ import (
 
 // A step writes a result, two calls, a run and two events.
 func TestStepNeedsFewRoundTrips(t *testing.T) {
-	const most = 4 // begin, epoch, the number of its last event, commit
+	const most = 3 // begin with epoch, the number of its last event, commit
 	proxy, address := pgproxy.New(t, server.Store(t))
 	j := open(t, address)
 	if _, err := j.BeginEpoch(t.Context(), time.Now()); err != nil {
@@ -43,4 +43,17 @@ func TestStepNeedsFewRoundTrips(t *testing.T) {
 	if err != nil || len(calls) != 4 || calls[2].State != writ.CallSucceeded || calls[3].State != writ.CallQueued {
 		t.Errorf("stored calls: %v, %v", calls, err)
 	}
+}
+
+func TestCallWithoutResourceNeedsNoQuery(t *testing.T) {
+	proxy, address := pgproxy.New(t, server.Store(t))
+	j := open(t, address)
+	write(t, j, func(tx *journal.Tx) error {
+		before := proxy.RoundTrips()
+		r, err := tx.Resource(new(journal.Call).Resource())
+		if r != nil || proxy.RoundTrips() != before {
+			t.Errorf("resource %v after %d round trips", r, proxy.RoundTrips()-before)
+		}
+		return err
+	})
 }

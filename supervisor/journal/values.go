@@ -47,7 +47,7 @@ const (
 func (tx *Tx) meta(name string) (string, error) {
 	var value string
 	var mac []byte
-	err := tx.QueryRowContext(tx.ctx, `SELECT value, mac FROM meta WHERE name = $1`, name).Scan(&value, &mac)
+	err := tx.QueryRowContext(tx.ctx, metaText, name).Scan(&value, &mac)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -60,6 +60,8 @@ func (tx *Tx) meta(name string) (string, error) {
 	}
 	return value, err
 }
+
+const metaText = `SELECT value, mac FROM meta WHERE name = $1`
 
 func (tx *Tx) setMeta(name, value string) (err error) {
 	var mac []byte

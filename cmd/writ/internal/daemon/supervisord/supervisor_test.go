@@ -79,9 +79,16 @@ func TestStandbyWarnsAgainAfterServing(t *testing.T) {
 }
 
 // The promised takeover time is the lease, one check and a second for the rest. A lease outlives two failed renewals.
+// That of a killed supervisor ends early.
 func TestALeaseEndsSoonEnoughForAStandby(t *testing.T) {
 	if most := journal.LeaseTime + lookForLease + time.Second; most > 12*time.Second {
 		t.Errorf("a standby may serve %s after the last sign of life", most)
+	}
+	if most := journal.AbsentAfter + lookForLease + 500*time.Millisecond; most > 5*time.Second {
+		t.Errorf("a standby may serve %s after a kill", most)
+	}
+	if journal.AbsentAfter <= journal.RenewEvery {
+		t.Errorf("a living supervisor counts as killed after %s, and renews its lease every %s", journal.AbsentAfter, journal.RenewEvery)
 	}
 	if journal.LeaseTime < 3*journal.RenewEvery {
 		t.Errorf("a lease of %s is renewed every %s", journal.LeaseTime, journal.RenewEvery)
