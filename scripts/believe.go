@@ -23,27 +23,34 @@ func impossible(why string) error { return fmt.Errorf("%w: %s", ErrImpossible, w
 //
 // The text of the error contains no data from o.
 func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
-	states := make([]EntryState, len(journal), len(journal)+len(o.Calls)) // by seq
-	for _, e := range journal {
-		if e.Seq < 1 || e.Seq > len(journal) {
+	inOrder := true
+	for i := range journal {
+		seq := journal[i].Seq
+		if seq < 1 || seq > len(journal) {
 			if o.Status != Failed || len(o.Calls) > 0 {
 				return impossible("the journal is damaged, and the outcome does not report it")
 			}
 			return checkFailure(o.Failure, len(journal))
 		}
-		states[e.Seq-1] = e.State
+		inOrder = inOrder && seq == i+1
+	}
+	if !inOrder {
+		sorted := make([]Entry, len(journal))
+		for i := range journal {
+			sorted[journal[i].Seq-1] = journal[i]
+		}
+		journal = sorted
 	}
 	for i := range o.Calls {
-		if err := o.Calls[i].check(inputs, len(states)+1); err != nil {
+		if err := o.Calls[i].check(inputs, len(journal)+i+1); err != nil {
 			return err
 		}
-		states = append(states, EntryOpen)
 	}
-	if err := o.checkEnd(states); err != nil {
+	if err := o.checkEnd(journal); err != nil {
 		return err
 	}
 	if !ascending(o.Handled, len(journal)) ||
-		slices.ContainsFunc(o.Handled, func(seq int) bool { return states[seq-1] != EntryFailed }) {
+		slices.ContainsFunc(o.Handled, func(seq int) bool { return journal[seq-1].State != EntryFailed }) {
 		return impossible("it handled calls that have not failed")
 	}
 	if inputs.Logged+len(o.Logs) > MaxLogLines && len(o.Logs) > 0 ||
@@ -54,14 +61,16 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 }
 
 // checkEnd checks the status of the pass and the fields that belong to it.
-func (o *Outcome) checkEnd(states []EntryState) error {
+func (o *Outcome) checkEnd(journal []Entry) error {
+	calls := len(journal) + len(o.Calls)
 	if o.Status != Completed && o.Output != nil || o.Status != Waiting && len(o.Waiting) > 0 ||
 		o.Status != Failed && o.Failure != nil {
 		return impossible("its fields contradict its status")
 	}
 	switch o.Status {
 	case Waiting:
-		if len(o.Waiting) != 1 || !ascending(o.Waiting, len(states)) || states[o.Waiting[0]-1] != EntryOpen {
+		if len(o.Waiting) != 1 || !ascending(o.Waiting, calls) ||
+			o.Waiting[0] <= len(journal) && journal[o.Waiting[0]-1].State != EntryOpen {
 			return impossible("it waits for a call that is not open")
 		}
 	case Completed:
@@ -69,7 +78,7 @@ func (o *Outcome) checkEnd(states []EntryState) error {
 			return impossible("its output is invalid")
 		}
 	case Failed:
-		return checkFailure(o.Failure, len(states))
+		return checkFailure(o.Failure, calls)
 	default:
 		return impossible("its status is unknown")
 	}

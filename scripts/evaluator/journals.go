@@ -113,7 +113,8 @@ func (j *journals) apply(run writ.RunID, d difference) (journal []scripts.Entry,
 		k.change(d.Entries)
 	}
 	k.version = d.Version
-	if len(k.entries) > 0 && k.bytes <= j.most && inOrder(k.entries) { // a journal without entries saves nothing
+	// An empty journal is not kept, because its next difference would be as long. A kept journal is in order already.
+	if len(k.entries) > 0 && k.bytes <= j.most && (d.Base != 0 || inOrder(k.entries)) {
 		if j.runs == nil {
 			j.runs = make(map[writ.RunID]*keptJournal)
 		}
@@ -196,7 +197,7 @@ func sameEntry(a, b *scripts.Entry) bool {
 }
 
 func sameError(a, b *writ.Error) bool {
-	if a == nil || b == nil {
+	if a == b || a == nil || b == nil {
 		return a == b
 	}
 	return a.Code == b.Code && a.Message == b.Message && a.Hint == b.Hint
@@ -228,8 +229,11 @@ func sameValue(a, b any) bool {
 }
 
 func sameMap(a, b map[string]any) bool {
-	if len(a) != len(b) {
+	switch {
+	case len(a) != len(b):
 		return false
+	case len(a) == 0 || reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer(): // most results of a run
+		return true
 	}
 	for key, v := range a {
 		other, ok := b[key]

@@ -73,8 +73,8 @@ func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 }
 
 // Pass implements scripts.Evaluator. If ctx ends during the pass, the pool ends the child. The caller must not change
-// inputs and journal afterwards: the pool compares them with those of the run's next pass, and sends only the
-// difference to the child.
+// inputs and the values in the journal afterwards: the pool compares both with the next pass of the run, and sends only
+// the difference to the child. After an error, it must not change the journal itself either.
 func (p *Pool) Pass(
 	ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry,
 ) (scripts.Outcome, error) {

@@ -13,10 +13,32 @@ import (
 )
 
 // callList holds the calls of a run and answers questions about their order and their needs.
+//
+// A run may have thousands of ended calls, and a step concerns few calls. So a step visits the live calls, and the
+// indexes below stay from step to step.
 type callList struct {
 	all     []*journal.Call                    // by sequence number: all[i].Seq == i+1
+	live    []*journal.Call                    // the calls that were open at some time in this step, in order
 	on      map[writ.ResourceID]*resourceCalls // all[:indexed] by resource; see onResource
 	indexed int
+	parts   partList
+	entries entryList // of the first calls
+}
+
+// newCallList returns the list of all calls of a run.
+func newCallList(all []*journal.Call) callList {
+	l := callList{all: all}
+	for _, c := range all {
+		if !c.State.Ended() {
+			l.live = append(l.live, c)
+		}
+	}
+	return l
+}
+
+// dropEnded removes the ended calls from the live calls of l, at the end of a step.
+func dropEnded(l *callList) {
+	l.live = slices.DeleteFunc(l.live, func(c *journal.Call) bool { return c.State.Ended() })
 }
 
 // resourceCalls holds the calls of a run on one resource, in order. Searches remove the ended calls that they find, so
@@ -45,12 +67,12 @@ func (l *callList) sent(key writ.JobKey) *journal.Call {
 
 // anySent reports whether a call of the run is sent. The result of a sent call causes the next step of the run.
 func (l *callList) anySent() bool {
-	return slices.ContainsFunc(l.all, func(c *journal.Call) bool { return c.State.Sent() })
+	return slices.ContainsFunc(l.live, func(c *journal.Call) bool { return c.State.Sent() })
 }
 
 // anyOpen reports whether a call of the run has not ended.
 func (l *callList) anyOpen() bool {
-	return slices.ContainsFunc(l.all, func(c *journal.Call) bool { return !c.State.Ended() })
+	return slices.ContainsFunc(l.live, func(c *journal.Call) bool { return !c.State.Ended() })
 }
 
 // bytes returns the total size of arguments and values.
@@ -88,8 +110,31 @@ func (l *callList) onResource(id writ.ResourceID) *resourceCalls {
 	return l.on[id]
 }
 
-// forgetIndex drops the index of onResource. Callers that reopen ended calls must call it.
-func (l *callList) forgetIndex() { l.on, l.indexed = nil, 0 }
+// forgetIndex drops the indexes and finds the live calls again. Callers that reopen ended calls must call it.
+func (l *callList) forgetIndex() { *l = newCallList(l.all) }
+
+// partList lists the calls on images and networks, and on volumes that no call uses.
+type partList struct {
+	seqs  []int // ascending
+	known int   // number of calls that were considered
+}
+
+// update considers the new calls of a run.
+func (p *partList) update(l *callList) {
+	for ; p.known < len(l.all); p.known++ {
+		c := l.all[p.known]
+		for _, seq := range c.After {
+			if need := l.at(seq); need != nil && need.Kind == writ.KindVolume {
+				if i, found := slices.BinarySearch(p.seqs, seq); found {
+					p.seqs = slices.Delete(p.seqs, i, i+1)
+				}
+			}
+		}
+		if isPart(c.Kind) {
+			p.seqs = append(p.seqs, c.Seq)
+		}
+	}
+}
 
 // mayChange reports whether a call of the run may change the resource, or may have changed it.
 func (r *resourceCalls) mayChange() bool { return r != nil && r.changes }
@@ -133,7 +178,7 @@ func position(calls []*journal.Call, seq int) int {
 func (l *callList) needs() map[int][]int {
 	needs := make(map[int][]int)
 	last := make(map[writ.ResourceID]int)
-	for _, c := range l.all {
+	for _, c := range l.live {
 		if c.State.Ended() {
 			continue
 		}

@@ -122,7 +122,7 @@ func (t claimer) claimCalls() error {
 	if err != nil {
 		return err
 	}
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if c.State != writ.CallPlanned || c.Claimed || t.run.Stop != nil || waiting[c.Seq] {
 			continue
 		}

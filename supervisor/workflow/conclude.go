@@ -35,7 +35,7 @@ func (t *writer) conclude() error {
 // end moves the run to its last state and signs its summary.
 func (t *writer) end(state writ.RunState) error {
 	run := t.run
-	for _, c := range t.calls.all { // a stopped run may have open calls whose nodes did not report in time
+	for _, c := range t.calls.live { // a stopped run may have open calls whose nodes did not report in time
 		if c.State.Ended() {
 			continue
 		}

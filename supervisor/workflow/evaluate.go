@@ -40,7 +40,11 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 	if t.resumed || !wantsPass(t) {
 		return nil, nil
 	}
-	outcome, err := a.Programs.Pass(ctx, t.run, entriesOf(t.calls.all), t.run.Logs)
+	t.calls.entries.update(t.calls.all, t.touched)
+	outcome, err := a.Programs.Pass(ctx, t.run, t.calls.entries.complete(t.calls.all), t.run.Logs)
+	if err != nil { // the evaluator may still read the entries
+		t.calls.entries = nil
+	}
 	switch {
 	case err == nil:
 		kept, err := a.admitLog(ctx, t.run.Project, outcome.Logs)
@@ -114,18 +118,34 @@ func lastPosition(calls []*journal.Call) string {
 	return calls[len(calls)-1].Position
 }
 
-// entriesOf returns the calls as input of a pass.
-func entriesOf(calls []*journal.Call) []scripts.Entry {
-	entries := make([]scripts.Entry, len(calls))
-	for i, c := range calls {
-		e := scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen}
-		switch {
-		case c.State == writ.CallSucceeded:
-			e.State, e.Values = scripts.EntrySucceeded, c.Values
-		case c.State.Ended():
-			e.State, e.Error = scripts.EntryFailed, c.Error
-		}
-		entries[i] = e
+// entryList holds the first calls of a run as input of a pass.
+type entryList []scripts.Entry
+
+// complete returns the entries of all calls. They are valid until the next call of complete or update.
+func (l *entryList) complete(all []*journal.Call) []scripts.Entry {
+	for _, c := range all[len(*l):] {
+		*l = append(*l, entryOf(c))
 	}
-	return entries
+	return *l
+}
+
+// update applies the changes of calls.
+func (l entryList) update(all []*journal.Call, touched map[int]bool) {
+	for seq := range touched {
+		if seq <= len(l) {
+			l[seq-1] = entryOf(all[seq-1])
+		}
+	}
+}
+
+// entryOf returns a call as input of a pass.
+func entryOf(c *journal.Call) scripts.Entry {
+	e := scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen}
+	switch {
+	case c.State == writ.CallSucceeded:
+		e.State, e.Values = scripts.EntrySucceeded, c.Values
+	case c.State.Ended():
+		e.State, e.Error = scripts.EntryFailed, c.Error
+	}
+	return e
 }

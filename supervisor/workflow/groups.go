@@ -48,7 +48,7 @@ func entangled(t *Step, groups [][]*journal.Call) map[int]bool {
 		return nil
 	}
 	later, needs := make(map[int]bool), t.calls.needs()
-	for _, c := range t.calls.all { // each call comes after its needs
+	for _, c := range t.calls.live { // each call comes after its needs
 		waits := incomplete[c.Seq] && !c.Claimed && c.Why.Code == writ.ReasonCall && incomplete[c.Why.Seq]
 		if waits || slices.ContainsFunc(needs[c.Seq], func(seq int) bool { return later[seq] }) {
 			later[c.Seq] = true
@@ -59,14 +59,13 @@ func entangled(t *Step, groups [][]*journal.Call) map[int]bool {
 
 // connected returns the planned calls that were not yet ready to be sent, grouped by calls that need the same node.
 func (l *callList) connected() [][]*journal.Call {
-	sets := make(disjointSets, len(l.all)+1) // of sequence numbers
 	var waiting []*journal.Call
-	for _, c := range l.all {
+	for _, c := range l.live {
 		if c.State == writ.CallPlanned && !c.Ready {
-			sets.add(c.Seq)
 			waiting = append(waiting, c)
 		}
 	}
+	sets := newDisjointSets(waiting)
 	for _, c := range waiting {
 		for _, seq := range l.colocated(c) {
 			if sets.has(seq) && together(c, l.at(seq)) {
@@ -98,19 +97,39 @@ func (l *callList) connected() [][]*journal.Call {
 	return groups
 }
 
-// disjointSets holds disjoint sets of numbers above 0. Each number maps to another number of its set, the root of a set
-// to itself, and a number without a set to 0.
-type disjointSets []int
+// disjointSets holds disjoint sets of sequence numbers. In parent, each number maps to another number of its set, the
+// root of a set to itself, and a number without a set to 0.
+type disjointSets struct {
+	before int   // the number before the first one
+	parent []int // of the numbers after before
+}
 
-func (s disjointSets) add(n int)      { s[n] = n }
-func (s disjointSets) has(n int) bool { return n > 0 && n < len(s) && s[n] != 0 }
-func (s disjointSets) join(a, b int)  { s[s.find(a)] = s.find(b) }
+// newDisjointSets returns one set for each call. The calls are in order.
+func newDisjointSets(calls []*journal.Call) disjointSets {
+	if len(calls) == 0 {
+		return disjointSets{}
+	}
+	before := calls[0].Seq - 1
+	s := disjointSets{before: before, parent: make([]int, calls[len(calls)-1].Seq-before)}
+	for _, c := range calls {
+		*s.of(c.Seq) = c.Seq
+	}
+	return s
+}
+
+func (s disjointSets) of(n int) *int { return &s.parent[n-s.before-1] }
+
+func (s disjointSets) has(n int) bool {
+	return n > s.before && n <= s.before+len(s.parent) && *s.of(n) != 0
+}
+
+func (s disjointSets) join(a, b int) { *s.of(s.find(a)) = s.find(b) }
 
 // find returns the root of the set of n. It shortens the path to the root, so that long chains are walked once.
 func (s disjointSets) find(n int) int {
-	for s[n] != n {
-		s[n] = s[s[n]]
-		n = s[n]
+	for *s.of(n) != n {
+		*s.of(n) = *s.of(*s.of(n))
+		n = *s.of(n)
 	}
 	return n
 }
@@ -169,19 +188,4 @@ func (t *placer) nearby(group []*journal.Call) writ.NodeID {
 		return c.Node
 	}
 	return ""
-}
-
-// parts returns the calls on images and networks, and on volumes that no call uses, by seq.
-func parts(l *callList) map[int]bool {
-	used := make(map[int]bool)
-	found := make(map[int]bool)
-	for _, c := range slices.Backward(l.all) {
-		if isPart(c.Kind) && (c.Kind != writ.KindVolume || !used[c.Seq]) {
-			found[c.Seq] = true
-		}
-		for _, seq := range c.After {
-			used[seq] = true
-		}
-	}
-	return found
 }

@@ -32,7 +32,7 @@ func (a *Advancer) again(id writ.RunID, m mail.Mail) *Step {
 		return nil
 	}
 	t := NewStep(a.View, r.run, a.Now().UTC().Truncate(time.Microsecond)) // the precision of the journal
-	t.calls.all = r.calls
+	t.calls = r.calls
 	t.rebase()
 	for i, arrival := range m.Results {
 		c := t.calls.at(arrival.Result.Seq)
@@ -51,9 +51,11 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 		return nil, err
 	}
 	t := NewStep(a.View, run, tx.Now)
-	if t.calls.all, err = tx.Calls(id); err != nil {
+	all, err := tx.Calls(id)
+	if err != nil {
 		return nil, err
 	}
+	t.calls = newCallList(all)
 	run.Bytes = t.calls.bytes() // a changed sum alone causes no write of the run
 	t.rebase()
 	if run.State == writ.RunAccepted {
@@ -85,7 +87,9 @@ func remember(a *Advancer, t *Step) {
 	for seq := range t.touched {
 		t.calls.at(seq).Committed()
 	}
-	a.recent.put(&recentRun{run: t.run, calls: t.calls.all})
+	t.calls.entries.update(t.calls.all, t.touched)
+	dropEnded(&t.calls)
+	a.recent.put(&recentRun{run: t.run, calls: t.calls})
 }
 
 // Owners returns the projects of runs. Unknown runs are omitted.
@@ -130,14 +134,14 @@ const maxRecentBytes = 32 << 20
 // recentRun is a run with its calls, equal to their state in the journal.
 type recentRun struct {
 	run   *journal.Run
-	calls []*journal.Call
+	calls callList
 	round int // recent.round when the run was put there
 }
 
 // size estimates the memory of a run.
 func (r *recentRun) size() int {
 	const inMemory, call = 4, 1 << 10 // memory per encoded byte, and per call without values
-	return call*(1+len(r.calls)) + inMemory*r.run.Bytes
+	return call*(1+len(r.calls.all)) + inMemory*r.run.Bytes
 }
 
 // recent caches runs after their last step. Only steps change a run, one at a time. A step removes the run from the

@@ -34,7 +34,7 @@ func (t *loss) apply() error {
 	if n.Gone {
 		without = t.callsLosingNeeds()
 	}
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if c.Node != node || c.State.Ended() {
 			continue
 		}

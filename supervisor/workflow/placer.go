@@ -20,7 +20,6 @@ type placer struct {
 	candidates []placement.Candidate
 	at         map[writ.NodeID]int // index in candidates
 	wanted     map[int]bool        // see wantedCalls
-	parts      map[int]bool        // see parts
 	nearest    int                 // seq of the youngest part with a node, 0 if all wait; see nearby
 }
 
@@ -37,9 +36,14 @@ func placeCalls(t *Step, records placementReader) error {
 	}
 	places := placer{
 		Step: t, records: records, candidates: candidates, at: indexOf(candidates), wanted: wantedCalls(t),
-		parts: parts(&t.calls),
 	}
-	places.approach(t.calls.all)
+	t.calls.parts.update(&t.calls)
+	for _, seq := range slices.Backward(t.calls.parts.seqs) {
+		if t.calls.at(seq).Node != "" {
+			places.nearest = seq
+			break
+		}
+	}
 	// if calls fail, the calls that need them fail too, and the rest of their group may fit without them
 	for len(claimed) > 0 {
 		again := false
@@ -63,10 +67,10 @@ func placeCalls(t *Step, records placementReader) error {
 	return nil
 }
 
-// approach updates nearest with the calls that have a node.
-func (t *placer) approach(calls []*journal.Call) {
-	for _, c := range calls {
-		if t.parts[c.Seq] && c.Node != "" {
+// approach updates nearest with the calls of a group that have a node.
+func (t *placer) approach(group []*journal.Call) {
+	for _, c := range group {
+		if _, isPart := slices.BinarySearch(t.calls.parts.seqs, c.Seq); isPart && c.Node != "" {
 			t.nearest = max(t.nearest, c.Seq)
 		}
 	}
@@ -88,7 +92,7 @@ func candidatesFor(t *Step, records placementReader) ([]placement.Candidate, err
 	if err != nil {
 		return nil, err
 	}
-	ended := journal.EndedLoads(t.calls.all)
+	ended := journal.EndedLoads(t.calls.live)
 	nodes := t.Nodes.Shared()
 	candidates := make([]placement.Candidate, 0, len(nodes))
 	for _, n := range nodes {

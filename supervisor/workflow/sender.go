@@ -32,9 +32,9 @@ type sender struct {
 
 // sendCalls sends the planned calls whose needs are met, as far as their nodes have room.
 func (t *sender) sendCalls() error {
-	t.back = cameBack(t.calls.all)
+	t.back = cameBack(t.calls.live)
 	byNode := make(map[writ.NodeID][]*journal.Call)
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if c.State != writ.CallPlanned || !c.Claimed || c.Node == "" || t.run.Stop != nil || !t.calls.met(c) {
 			continue
 		}

@@ -87,7 +87,7 @@ func (t *Step) rebase() {
 	if run := t.run; run.StopsCalls() && !run.State.Ended() && run.StopBy.After(t.now.Add(StopWithin)) {
 		run.StopBy, t.runDirty = t.now.Add(StopWithin), true
 	}
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if c.State == writ.CallPlanned && c.RetryAt.After(t.now.Add(BackoffMost)) {
 			c.RetryAt = t.now
 			t.touch(c)
@@ -176,7 +176,7 @@ func (t *Step) addCall(n scripts.NewCall) error {
 		Hash: n.Hash, Args: n.Args, Options: n.Options, Aside: op.Aside, Read: n.Read,
 	}
 	c.In(t.run)
-	t.calls.all = append(t.calls.all, c)
+	t.calls.all, t.calls.live = append(t.calls.all, c), append(t.calls.live, c)
 	t.run.Bytes += bound.Size(c.Args)
 	t.touch(c)
 	return nil
@@ -185,7 +185,7 @@ func (t *Step) addCall(n scripts.NewCall) error {
 // cascade fails the planned calls that need a failed call. If the run is stopped, it ends all planned calls.
 func (t *Step) cascade() error {
 	fails := newCascader(t)
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if err := fails.apply(c); err != nil {
 			return err
 		}
@@ -253,7 +253,7 @@ func (t *Step) halt(why mail.Stop) {
 
 // callBackAll calls back all sent calls.
 func callBackAll(t *Step) {
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if c.State.Sent() {
 			t.callBack(c)
 		}

@@ -110,7 +110,7 @@ func textsIn(list any) (texts []string) {
 // addPorts sets Ports of the candidates: the ports that are published on a node and that a call to be placed requests.
 func addPorts(t *Step, records placementReader, candidates []placement.Candidate) error {
 	wanted := make(map[placement.Port]bool)
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if !t.isClaimed(c) && (c.State != writ.CallPlanned || c.Node != "") {
 			continue
 		}
@@ -131,7 +131,7 @@ func addPorts(t *Step, records placementReader, candidates []placement.Candidate
 			claimPorts(&candidates[i], []placement.PortRequest{u.PortRequest}, u.ResourceID, t.run.Project)
 		}
 	}
-	for _, c := range t.calls.all { // placed in an earlier step, without a result yet
+	for _, c := range t.calls.live { // placed in an earlier step, without a result yet
 		if c.State.Ended() || c.Node == "" || t.isClaimed(c) {
 			continue
 		}

@@ -95,7 +95,7 @@ func (t *sender) keepBack(c *journal.Call, h *identity.Hold) {
 // whose reason is outside of the run.
 func addWait(t *Step, why *writ.Error) {
 	waiting, reason := "it", t.run.Why
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		internal := c.Why.Code == writ.ReasonCall || c.Why.Code == writ.ReasonUnused || c.Why.Code == writ.ReasonProgress
 		if reason.IsZero() && !c.State.Ended() && !internal {
 			waiting, reason = fmt.Sprintf("call %d %s", c.Seq, describe(c)), c.Why
@@ -111,7 +111,7 @@ func addWait(t *Step, why *writ.Error) {
 // setHoldHint sets the hint of an expired run's error to the hold that delayed the run, if any.
 func setHoldHint(t *Step, why *writ.Error) {
 	h := heldRun(t)
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if h == nil && (c.State == writ.CallPlanned || c.KeptBack) {
 			h = t.Holds.Over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation})
 		}
@@ -152,7 +152,7 @@ func (t claimer) waitsForInventories() bool {
 	if why.IsZero() {
 		return false
 	}
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if c.State != writ.CallPlanned || c.Claimed && !neverSent(c) {
 			continue
 		}

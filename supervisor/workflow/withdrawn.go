@@ -12,7 +12,7 @@ import (
 // have ended after the removal and before it posted the mail about the removal.
 func (t *receiver) lostNow(told []writ.NodeID) []writ.NodeID {
 	nodes := slices.Clone(told)
-	for _, c := range t.calls.all {
+	for _, c := range t.calls.live {
 		if c.Node == "" || c.State.Ended() || slices.Contains(nodes, c.Node) {
 			continue
 		}

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -125,10 +126,8 @@ func (t *writer) handledCalls(read []int) []int {
 // persist writes the run and the changed calls, with their events. A run in memory whose only change is that it waits
 // for other calls is not written. A step that reads the older record repeats the pass, with the same outcome.
 func (t *writer) persist() error {
-	for _, c := range t.calls.all {
-		if !t.touched[c.Seq] {
-			continue
-		}
+	for _, seq := range slices.Sorted(maps.Keys(t.touched)) {
+		c := t.calls.at(seq)
 		if err := t.tx.PutCall(c); err != nil {
 			return err
 		}
