@@ -15,7 +15,8 @@ type Records interface {
 	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
 	// CountRuns counts the selected runs by project and state.
 	CountRuns(ctx context.Context, filter RunFilter) (RunCounts, error)
-	// Failures groups the selected runs by code and operation. It returns at most max groups, largest first.
+	// Failures groups the selected runs by code and operation, among the newest MaxExamined failed runs. It returns at most
+	// max groups, largest first.
 	Failures(ctx context.Context, filter RunFilter, max int) ([]Failures, error)
 	// LatestEnd returns the latest time at which a run ended, by the clock of its datacenter. Runs that no datacenter
 	// accepted do not count. The time is zero if no run has ended.

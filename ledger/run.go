@@ -87,7 +87,7 @@ const LoopCalls = 50
 
 // MaxExamined limits the runs that the ledger reads for one page, or for the numbers, of a filter without an index: with
 // a text, a failure, an operation, or a signer of a script or deployment. Such a page may be empty although its cursor
-// leads to more runs.
+// leads to more runs. It also limits the failed runs that are grouped by Failures.
 const MaxExamined = 5000
 
 // MaxText limits the length of RunFilter.Text, in characters.

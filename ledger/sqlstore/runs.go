@@ -164,11 +164,9 @@ func add(to ledger.RunCounts, project writ.ProjectID, state ledger.State, n int)
 	to[project][state] += n
 }
 
-// Failures groups the selected runs by code and operation.
+// Failures groups the selected runs by code and operation, among the newest ledger.MaxExamined failed runs.
 func (s *runTable) Failures(ctx context.Context, filter ledger.RunFilter, max int) ([]ledger.Failures, error) {
-	q := selectFrom(`SELECT failure, failed_operation, COUNT(*), MAX(created) FROM runs`)
-	selectRuns(q, filter, unordered)
-	q.and("failure <> ''")
+	q := groupFailures(filter, maxExamined)
 	q.add("\nGROUP BY failure, failed_operation\nORDER BY COUNT(*) DESC, failure, failed_operation\nLIMIT ?", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	return collect(rows, err, func(rows scanner) (f ledger.Failures, err error) {
@@ -177,6 +175,21 @@ func (s *runTable) Failures(ctx context.Context, filter ledger.RunFilter, max in
 		f.Newest = sqldb.Time(newest)
 		return f, err
 	})
+}
+
+// groupFailures builds the query of Failures without its groups. It reads the newest `most` failed runs. A project has many runs for each failed one, so the
+// index of failed runs is used instead of that of projects.
+func groupFailures(filter ledger.RunFilter, most int) *query {
+	q := selectFrom(`SELECT failure, failed_operation, COUNT(*), MAX(created) FROM (` + examined)
+	listed := listedBy(filter)
+	listed.Projects = nil
+	selectRuns(q, listed, byCreation)
+	q.and("failure <> ''")
+	andIn(q, "project || ''", filter.Projects)
+	q.add("\nORDER BY created DESC\nLIMIT ?) AS examined", most)
+	q.where = false
+	andFound(q, filter)
+	return q
 }
 
 // LatestEnd returns the latest end of an accepted run.

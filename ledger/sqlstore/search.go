@@ -188,15 +188,23 @@ func searchPart(
 	if places, err = collect(rows, err, read); err != nil || len(places) > limit(p) {
 		return places, nil, err
 	}
-	q = selectFrom("")
-	if err := listPart(q, "SELECT created, id FROM runs", part, p, 1); err != nil {
+	if q, err = lastExamined(part, p, most); err != nil {
 		return nil, nil, err
 	}
-	q.add(" OFFSET ?", most-1)
 	rows, err = db.Query(ctx, q.String(), q.args...)
 	last, err := collect(rows, err, read)
 	if len(last) > 0 {
 		end = &last[0]
 	}
 	return places, end, err
+}
+
+// lastExamined builds the query for the place of the last run that a page of a search reads. No index has the column
+// words, so the database reads the runs in the order of the list. Otherwise SQLite would read and sort all entries of a
+// smaller index.
+func lastExamined(part ledger.RunFilter, p ledger.Page, most int) (*query, error) {
+	q := selectFrom("")
+	err := listPart(q, "SELECT created, id FROM (SELECT created, id, words FROM runs", part, p, most)
+	q.add(") AS examined WHERE words >= ''"+sequenceOf(part.Oldest)+"\nLIMIT 1 OFFSET ?", most-1)
+	return q, err
 }

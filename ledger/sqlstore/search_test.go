@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,6 +127,50 @@ func TestPagesOfASearchAreBounded(t *testing.T) {
 	}
 	if found == 0 || found > len(list.Items) {
 		t.Errorf("%d runs are counted, of %d on the page", found, len(list.Items))
+	}
+}
+
+// A query that reads more runs than the page shows, or sorts them, takes seconds in a large ledger. It happened for the
+// last run of a page, because a smaller index has the column logs_only.
+func TestSearchReadsRunsInOrder(t *testing.T) {
+	s, _ := withRuns(t, 20)
+	shop := []writ.ProjectID{"p0"}
+	for _, filter := range []ledger.RunFilter{
+		{}, {WithoutLogs: true}, {WithoutLogs: true, Projects: shop}, {WithoutLogs: true, Signer: "signer-1"},
+		{WithoutLogs: true, Datacenter: "dc"}, {WithoutLogs: true, Script: "script-1.tengo"},
+		{WithoutLogs: true, States: []ledger.State{ledger.State(writ.RunFailed)}}, {WithoutLogs: true, Oldest: true},
+	} {
+		last, err := lastExamined(filter, ledger.Page{}, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[string]*query{"last run of a page": last}
+		if filter.Signer+filter.Script+string(filter.Datacenter) == "" && len(filter.States) == 0 {
+			of["failures"] = groupFailures(filter, 5)
+		}
+		for name, q := range of {
+			plan := strings.Join(planOf(t, s, q), "; ")
+			if strings.Contains(plan, "TEMP B-TREE") || name == "failures" && !strings.Contains(plan, "INDEX runs_by_failure") {
+				t.Errorf("%s of %+v: %s", name, filter, plan)
+			}
+		}
+	}
+}
+
+// The numbers of failures are those of the newest failed runs.
+func TestGroupsOfFailuresAreBounded(t *testing.T) {
+	s, _ := withRuns(t, 60) // each fifth has failed
+	q := groupFailures(ledger.RunFilter{}, 7)
+	q.add(" GROUP BY failure, failed_operation")
+	var code, operation string
+	var n int
+	var newest int64
+	if err := s.db.QueryRow(t.Context(), q.String(), q.args...).Scan(&code, &operation, &n, &newest); err != nil || n != 7 {
+		t.Errorf("%d runs of %s, %v", n, code, err)
+	}
+	all, err := s.Failures(t.Context(), ledger.RunFilter{}, 1)
+	if err != nil || len(all) != 1 || all[0].Runs != 12 || micros(all[0].Newest) != newest {
+		t.Errorf("all failures: %+v, %v", all, err)
 	}
 }
 

@@ -1,9 +1,12 @@
 package runs
 
 import (
+	"fmt"
+
 	. "writ/coord/dashboard/markup"
 	"writ/coord/dashboard/page"
 	. "writ/coord/dashboard/widget"
+	"writ/ledger"
 )
 
 func (f failuresPage) HTML(p *page.Page) Node {
@@ -16,7 +19,8 @@ func (f failuresPage) HTML(p *page.Page) Node {
 			HiddenFields(f.Kept...),
 			Apply(false, "")),
 		P(Class("sub"),
-			Text("Runs that came in this time and failed, expired, or were refused or cancelled, by code and operation.")),
+			Text("Runs that came in this time and failed, expired, or were refused or cancelled, by code and operation. "+
+				fmt.Sprintf("The numbers are those of the newest %d of them.", ledger.MaxExamined))),
 		Table(Class("list failures"), Heads("#Runs", "Code", "Operation", "#Newest", "What it means"),
 			TBody(p.Part("failures"))),
 		P(Class("empty"), Text("No run failed in this time.")))
