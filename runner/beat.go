@@ -23,8 +23,9 @@ const beatEvery = time.Second
 // each change and each jump of the wall clock, and at the latest after Beat.Every seconds. Each beat contains the whole
 // state, so a lost beat is not sent again.
 func (n *incarnation) beat(ctx context.Context) {
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
+	_, phase := nodes.BeatPhase(n.node)
+	next := time.NewTimer(untilPhase(time.Now(), phase))
+	defer next.Stop()
 	var last writ.Beat // last beat that was sent
 	var sent time.Time
 	for sequence := int64(1); ; {
@@ -43,9 +44,20 @@ func (n *incarnation) beat(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-next.C:
+			next.Reset(untilPhase(time.Now(), phase))
 		}
 	}
+}
+
+// untilPhase returns the time until the next beat. It is at least an eighth of a second, because a timer may end
+// slightly before its time on the wall clock.
+func untilPhase(now time.Time, phase time.Duration) time.Duration {
+	next := now.Truncate(beatEvery).Add(phase)
+	for next.Sub(now) < beatEvery/8 {
+		next = next.Add(beatEvery)
+	}
+	return next.Sub(now)
 }
 
 // isNews reports whether a beat must be sent at once: the node has or had jobs, reports inventories, or changed its

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/runner/queue"
+	"writ/supervisor/nodes"
 )
 
 // maxGroup limits the nodes of one group. Whenever a message arrives in one stream of a blocked read, Redis checks all
@@ -15,6 +16,9 @@ const maxGroup = 64
 
 // groups divides the nodes into groups. Each group has its own reader, because a read of many streams is expensive. A
 // node stays in its group, so a stream never has two readers.
+//
+// The first group has the first nodes. Each other group has nodes that send their beats at the same time, so one read
+// receives many beats.
 type groups struct {
 	mu      sync.Mutex
 	start   func(*group)  // starts the reader of a group; must not block
@@ -25,13 +29,17 @@ type groups struct {
 
 // group is a set of nodes with one reader.
 type group struct {
+	phase   int // nodes.BeatPhase of its nodes, or anyPhase
 	nodes   []writ.NodeID
 	streams []queue.Stream
 	done    int64 // round that the reader has completed
 }
 
+// anyPhase is the phase of the first group.
+const anyPhase = -1
+
 // newGroups returns groups without nodes.
-func newGroups() *groups { return &groups{all: []*group{new(group)}} }
+func newGroups() *groups { return &groups{all: []*group{{phase: anyPhase}}} }
 
 // run starts the reader of each group. Readers of groups that are made later are started with the same function.
 func (g *groups) run(start func(*group)) {
@@ -66,8 +74,8 @@ func isSame(a, b []writ.NodeID) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// divide removes the nodes that do not serve from their groups, and adds new nodes to the first group with room. The
-// caller holds mu.
+// divide removes the nodes that do not serve from their groups, and adds each new node to the first group with room
+// for it. The caller holds mu.
 func (g *groups) divide(serving []writ.NodeID) {
 	grouped := make(map[writ.NodeID]bool, len(serving))
 	for _, one := range g.all {
@@ -77,16 +85,17 @@ func (g *groups) divide(serving []writ.NodeID) {
 			return !serves
 		})
 	}
-	at := 0
 	for _, node := range serving {
 		if grouped[node] {
 			continue
 		}
-		for at < len(g.all) && len(g.all[at].nodes) >= maxGroup {
-			at++
-		}
-		if at == len(g.all) {
-			g.all = append(g.all, &group{done: g.rounds})
+		phase, _ := nodes.BeatPhase(node)
+		at := slices.IndexFunc(g.all, func(one *group) bool {
+			return len(one.nodes) < maxGroup && (one.phase == phase || one.phase == anyPhase)
+		})
+		if at < 0 {
+			at = len(g.all)
+			g.all = append(g.all, &group{phase: phase, done: g.rounds})
 			g.start(g.all[at])
 		}
 		g.all[at].nodes = append(g.all[at].nodes, node)

@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/internal/test/testenv"
 	"writ/runner/queue"
+	"writ/supervisor/nodes"
 )
 
 // Two readers of one stream would each get a part of its messages.
@@ -33,6 +34,9 @@ func TestEachNodeHasOneReader(t *testing.T) {
 					t.Errorf("group %d has %d nodes", i, len(streams))
 				}
 				for _, s := range streams {
+					if phase, _ := nodes.BeatPhase(s.Node); i > 0 && phase != g.all[i].phase {
+						t.Errorf("group %d of phase %d has a node of phase %d", i, g.all[i].phase, phase)
+					}
 					if other, twice := now[s.Node]; twice || s.Direction != queue.Out {
 						t.Errorf("%v is read by the groups %d and %d", s, other, i)
 					}
@@ -58,9 +62,12 @@ func TestEachNodeHasOneReader(t *testing.T) {
 // The silence of a node counts only if its messages could arrive.
 func TestARoundIncludesEachGroup(t *testing.T) {
 	g := newGroups()
-	serving := make([]writ.NodeID, 2*maxGroup)
-	for i := range serving {
-		serving[i] = writ.NodeID(fmt.Sprintf("n%03d", i))
+	var serving []writ.NodeID // of one phase, so that they have two groups
+	for i := 0; len(serving) < 2*maxGroup; i++ {
+		node := writ.NodeID(fmt.Sprintf("n%05d", i))
+		if phase, _ := nodes.BeatPhase(node); phase == 0 {
+			serving = append(serving, node)
+		}
 	}
 	g.run(func(*group) {})
 	first := g.all[0]

@@ -6,6 +6,7 @@ package nodes
 import (
 	"context"
 	"crypto/ed25519"
+	"hash/crc32"
 	"time"
 
 	"writ"
@@ -18,6 +19,16 @@ const StartWithin = time.Minute
 // MaxBeatSeconds is the longest interval between two beats of a node without jobs, in seconds. With 200 nodes and a
 // beat per second from each, an idle supervisor spent most of its time on beats.
 const MaxBeatSeconds = 5
+
+// BeatPhases is the number of times within a second at which nodes send beats.
+const BeatPhases = 8
+
+// BeatPhase returns the time within each second of the wall clock at which a node sends its beats. The supervisor reads
+// the nodes of a phase together, so one read receives many beats. A node with a wrong clock only causes more reads.
+func BeatPhase(node writ.NodeID) (phase int, at time.Duration) {
+	phase = int(crc32.ChecksumIEEE([]byte(node)) % BeatPhases)
+	return phase, time.Duration(phase) * time.Second / BeatPhases
+}
 
 // Hello starts a join: it contains the joiner's token ID (or none), its keys and a nonce.
 type Hello struct {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -83,8 +84,12 @@ type Accounts struct {
 	queue  *Queue
 	prefix string
 
-	mu    sync.Mutex // serialises surveys
-	sweep sweep
+	mu     sync.Mutex // serialises surveys
+	sweep  sweep
+	listed struct { // the last list of connections
+		connections int64
+		at          time.Time
+	}
 }
 
 var _ queue.Accounts = (*Accounts)(nil)

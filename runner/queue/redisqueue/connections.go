@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -100,12 +101,19 @@ func unlessRefused(ctx context.Context, err error) error {
 	return away(ctx, err)
 }
 
+// crowdsRest is the time between two lists of connections, unless one node may have opened too many meanwhile. A list
+// has 0.4 KB for each connection.
+const crowdsRest = 5 * time.Second
+
 // crowds returns the nodes with too many connections, if at least half of the limit of Redis is in use. Without the
 // right to list connections it has no effect; Examine reports that.
 func (a *Accounts) crowds(ctx context.Context, info map[string]string) (found []queue.Finding, err error) {
-	if taken := number(info["connected_clients"]); taken == 0 || taken <= number(info["maxclients"])/2 {
+	taken := number(info["connected_clients"])
+	if taken == 0 || taken <= number(info["maxclients"])/2 ||
+		taken < a.listed.connections+queue.BudgetConnections && time.Since(a.listed.at) < crowdsRest {
 		return nil, nil
 	}
+	a.listed.connections, a.listed.at = taken, time.Now()
 	text, err := a.queue.reader.Do(ctx, "client", "list").Text() // the filter on this connection limits the reply
 	if err != nil {
 		return nil, unlessRefused(ctx, err)
