@@ -177,8 +177,8 @@ func (s *runTable) Failures(ctx context.Context, filter ledger.RunFilter, max in
 	})
 }
 
-// groupFailures builds the query of Failures without its groups. It reads the newest `most` failed runs. A project has many runs for each failed one, so the
-// index of failed runs is used instead of that of projects.
+// groupFailures builds the query of Failures without its groups. It reads the newest `most` failed runs. A project has
+// many runs for each failed one, so the query uses the index of failed runs.
 func groupFailures(filter ledger.RunFilter, most int) *query {
 	q := selectFrom(`SELECT failure, failed_operation, COUNT(*), MAX(created) FROM (` + examined)
 	listed := listedBy(filter)

@@ -20,7 +20,7 @@ func (f failuresPage) HTML(p *page.Page) Node {
 			Apply(false, "")),
 		P(Class("sub"),
 			Text("Runs that came in this time and failed, expired, or were refused or cancelled, by code and operation. "+
-				fmt.Sprintf("The numbers are those of the newest %d of them.", ledger.MaxExamined))),
+				fmt.Sprintf("The page counts the newest %d runs.", ledger.MaxExamined))),
 		Table(Class("list failures"), Heads("#Runs", "Code", "Operation", "#Newest", "What it means"),
 			TBody(p.Part("failures"))),
 		P(Class("empty"), Text("No run failed in this time.")))

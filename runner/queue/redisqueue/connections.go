@@ -101,16 +101,22 @@ func unlessRefused(ctx context.Context, err error) error {
 	return away(ctx, err)
 }
 
-// crowdsRest is the time between two lists of connections, unless one node may have opened too many meanwhile. A list
-// has 0.4 KB for each connection.
-const crowdsRest = 5 * time.Second
+// A list of connections has 0.4 KB for each. If it has more than crowdMany, the next one is made after crowdRest, or as
+// soon as one node may have opened too many connections.
+const (
+	crowdMany = 1000
+	crowdRest = 5 * time.Second
+)
 
 // crowds returns the nodes with too many connections, if at least half of the limit of Redis is in use. Without the
 // right to list connections it has no effect; Examine reports that.
 func (a *Accounts) crowds(ctx context.Context, info map[string]string) (found []queue.Finding, err error) {
 	taken := number(info["connected_clients"])
-	if taken == 0 || taken <= number(info["maxclients"])/2 ||
-		taken < a.listed.connections+queue.BudgetConnections && time.Since(a.listed.at) < crowdsRest {
+	if taken == 0 || taken <= number(info["maxclients"])/2 {
+		return nil, nil
+	}
+	if more := taken - a.listed.connections; taken > crowdMany && more < queue.BudgetConnections &&
+		time.Since(a.listed.at) < crowdRest {
 		return nil, nil
 	}
 	a.listed.connections, a.listed.at = taken, time.Now()
