@@ -101,8 +101,7 @@ const rejectedAtOnce = 10
 // boundRejected limits the space of rejected submissions: it deletes the text of s, and the oldest rejected submissions
 // of its signer beyond ledger.MaxRejected.
 func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
-	if err := tx.Queue(ctx, `UPDATE submissions SET signed = $1 WHERE payload = $2`, []byte{},
-		s.Payload.String()); err != nil {
+	if err := tx.Queue(ctx, `DELETE FROM submission_texts WHERE run = $1`, string(s.Run)); err != nil {
 		return err
 	}
 	old, err := column[string](tx.QueryContext(ctx, `

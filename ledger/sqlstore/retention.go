@@ -154,6 +154,7 @@ func deleteRuns(ctx context.Context, db *sqldb.DB, choose func(tx *sqldb.Tx) ([]
 		for _, query := range []string{
 			`DELETE FROM calls WHERE run IN ` + in,
 			`DELETE FROM submissions WHERE run IN ` + in,
+			`DELETE FROM submission_texts WHERE run IN ` + in,
 			`DELETE FROM runs WHERE id IN ` + in,
 		} {
 			if err := tx.Queue(ctx, query, ids...); err != nil {

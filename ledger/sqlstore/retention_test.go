@@ -41,8 +41,11 @@ func TestKeptRevisionsAreLimited(t *testing.T) {
 				if _, err := addRun(t.Context(), tx, run, "", ""); err != nil {
 					t.Error(err)
 				}
-				if _, err := tx.ExecContext(t.Context(), `INSERT INTO submissions (`+submissionColumns+`, signed)
-					VALUES ($1, $1, 'd', $2, '', '', 'delivered', '', 0, 0, $3)`, string(id), string(project), []byte("text")); err != nil {
+				if _, err := tx.ExecContext(t.Context(), `INSERT INTO submissions (`+submissionColumns+`)
+					VALUES ($1, $1, 'd', $2, '', '', 'delivered', '', 0, 0)`, string(id), string(project)); err != nil {
+					t.Error(err)
+				}
+				if _, err := tx.ExecContext(t.Context(), `INSERT INTO submission_texts (run, signed) VALUES ($1, $2)`, string(id), []byte("text")); err != nil {
 					t.Error(err)
 				}
 				return id
@@ -66,7 +69,7 @@ func TestKeptRevisionsAreLimited(t *testing.T) {
 				if err := s.pruneRuns(t.Context(), time.Now(), max); err != nil {
 					t.Fatal(err)
 				}
-				for _, table := range []string{"SELECT id FROM runs", "SELECT run FROM submissions"} {
+				for _, table := range []string{"SELECT id FROM runs", "SELECT run FROM submissions", "SELECT run FROM submission_texts"} {
 					got, err := column[writ.RunID](s.db.Query(t.Context(), table))
 					if err != nil {
 						t.Fatal(err)

@@ -401,8 +401,8 @@ func TestOldRejectedSubmissionsAreDeleted(t *testing.T) {
 	}
 	defer db.Close()
 	if _, err := db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		INSERT INTO submissions (payload, run, datacenter, project, signer, script, state, failure, received, expires, signed)
-		SELECT payload || i, run || i, datacenter, project, signer, script, state, failure, received + i, expires, signed FROM submissions, n
+		INSERT INTO submissions (payload, run, datacenter, project, signer, script, state, failure, received, expires)
+		SELECT payload || i, run || i, datacenter, project, signer, script, state, failure, received + i, expires FROM submissions, n
 		WHERE signer = 'alice' AND state = 'refused'`, ledger.MaxRejected); err != nil {
 		t.Fatal(err)
 	}

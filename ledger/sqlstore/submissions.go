@@ -62,16 +62,20 @@ func (s *submissionTable) AddSubmission(
 	in.Received, in.Expires = in.Received.UTC().Truncate(time.Microsecond), in.Expires.UTC().Truncate(time.Microsecond)
 	err = s.write(failpoint.At(ctx, failpoint.SubmissionKept), func(tx *sqldb.Tx) error {
 		added, err = affected(tx.ExecContext(ctx, `
-			INSERT INTO submissions (`+submissionColumns+`, signed)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+			INSERT INTO submissions (`+submissionColumns+`)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 			ON CONFLICT (payload) DO NOTHING`,
 			in.Payload.String(), string(in.Run), string(in.Datacenter), string(in.Project), in.Signer, in.Script,
-			string(in.State), "", micros(in.Received), micros(in.Expires), in.Signed))
+			string(in.State), "", micros(in.Received), micros(in.Expires)))
 		if err != nil {
 			return err
 		}
 		if !added {
 			stored, err = submission(ctx, tx, in.Payload)
+			return err
+		}
+		if err := tx.Queue(ctx, `INSERT INTO submission_texts (run, signed) VALUES ($1, $2)`, string(in.Run),
+			in.Signed); err != nil {
 			return err
 		}
 		stored = in.Submission
@@ -134,10 +138,9 @@ func (s *submissionTable) Submission(ctx context.Context, payload writ.Digest) (
 // Signed returns the bytes of a submission.
 func (s *submissionTable) Signed(ctx context.Context, payload writ.Digest) ([]byte, error) {
 	var signed []byte
-	err := s.db.QueryRow(ctx, `SELECT signed FROM submissions WHERE payload = $1`, payload.String()).Scan(&signed)
-	if err == nil && len(signed) == 0 { // Reject deleted the text
-		err = sql.ErrNoRows
-	}
+	err := s.db.QueryRow(ctx, `
+		SELECT signed FROM submission_texts
+		WHERE run = (SELECT run FROM submissions WHERE payload = $1)`, payload.String()).Scan(&signed)
 	return found(signed, err)("submission", payload)
 }
 
@@ -199,7 +202,8 @@ func (s *submissionTable) readable(
 // WaitingBySigner totals the waiting submissions of each signer.
 func (s *submissionTable) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, error) {
 	rows, err := s.db.Query(ctx, `
-		SELECT signer, COUNT(*), SUM(LENGTH(signed)) FROM submissions
+		SELECT signer, COUNT(*), SUM(LENGTH(signed))
+		FROM submissions JOIN submission_texts USING (run)
 		WHERE state = 'waiting'
 		GROUP BY signer`)
 	waits := map[string]ledger.Waits{}

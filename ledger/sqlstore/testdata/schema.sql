@@ -172,6 +172,11 @@ CREATE TABLE shares (
 	PRIMARY KEY (datacenter, kind, day)
 );
 
+CREATE TABLE submission_texts (
+	run TEXT PRIMARY KEY,
+	signed BYTEA NOT NULL
+);
+
 CREATE TABLE submissions (
 	payload TEXT PRIMARY KEY,
 	run TEXT NOT NULL UNIQUE,
@@ -182,9 +187,7 @@ CREATE TABLE submissions (
 	state TEXT NOT NULL,
 	failure TEXT NOT NULL,
 	received BIGINT NOT NULL,
-	expires BIGINT NOT NULL,
-	signed BYTEA NOT NULL
-);
+	expires BIGINT NOT NULL);
 
 CREATE INDEX submissions_overdue ON submissions (expires, payload) WHERE state = 'waiting';
 
