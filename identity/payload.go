@@ -215,7 +215,7 @@ func writeFile(w *header.Writer, key string, f File) {
 	w.Check(filePattern.MatchString(f.Name), key,
 		"%q is not a valid file name: only letters, digits and _./@+- are allowed", f.Name)
 	w.Check(utf8.Valid(f.Text), key, "%s is not UTF-8", f.Name)
-	if i := bytes.IndexFunc(f.Text, hidden.IsControl); i >= 0 {
+	if i := hidden.IndexControl(f.Text); i >= 0 {
 		w.Fail(key, "%s has a control character in line %d; tab and LF are the only ones", f.Name,
 			1+bytes.Count(f.Text[:i], []byte("\n")))
 	}

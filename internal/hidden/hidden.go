@@ -28,6 +28,21 @@ func Is(r rune) bool {
 // text needs them.
 func IsControl(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' }
 
+// IndexControl returns the index of the first control character of a text in UTF-8, or -1. See IsControl. It reads bytes:
+// decoding each character takes several times as long, and texts have up to a MiB.
+func IndexControl(text []byte) int {
+	for i, b := range text {
+		switch {
+		case b >= ' ' && b != 0x7f && b != 0xc2, b == '\t', b == '\n':
+		case b != 0xc2: // one of the control characters of ASCII
+			return i
+		case i+1 < len(text) && text[i+1] >= 0x80 && text[i+1] < 0xa0: // the other control characters are U+0080 to U+009F
+			return i
+		}
+	}
+	return -1
+}
+
 // Turns reports whether a character changes the text direction.
 func Turns(r rune) bool {
 	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' ||

@@ -1,7 +1,10 @@
 package hidden_test
 
 import (
+	"bytes"
+	"slices"
 	"testing"
+	"unicode"
 
 	"writ/internal/hidden"
 )
@@ -47,6 +50,18 @@ func TestDisguisedWordsAreFound(t *testing.T) {
 		}
 		if got := hidden.Disguised(tt.word, true); got != tt.named {
 			t.Errorf("%q as a name: %v", tt.word, got)
+		}
+	}
+}
+
+// Each character is searched for alone, after a character of each length, and before one.
+func TestControlCharactersAreFound(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		for _, before := range []string{"", "a\t\n", "\u00a0", "\u2028", "\U00010080"} {
+			text := slices.Concat([]byte(before), []byte(string(r)), []byte("\u00c2"))
+			if got, want := hidden.IndexControl(text), bytes.IndexFunc(text, hidden.IsControl); got != want {
+				t.Fatalf("%U after %q: %d, want %d", r, before, got, want)
+			}
 		}
 	}
 }
