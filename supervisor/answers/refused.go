@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"writ"
-	"writ/identity/sshsig"
 	"writ/supervisor/journal"
 	"writ/supervisor/program"
 )
@@ -36,16 +35,12 @@ func (r *refusedTexts) put(signed program.ShortDigest) {
 }
 
 // RefusedAgain returns the stored refusal of a signed text as a RefusedBefore, without verifying the signature again.
-// It returns nil if the text is not known to be refused.
-func (s *Store) RefusedAgain(ctx context.Context, signed []byte) error {
-	if !s.refused.has(program.ShortDigestOf(signed)) {
+// It returns nil if the text is not known to be refused. The seal is program.SealOf of the text.
+func (s *Store) RefusedAgain(ctx context.Context, text writ.Digest, seal program.ShortDigest) error {
+	if !s.refused.has(seal) {
 		return nil
 	}
-	text, _, err := sshsig.Split(signed)
-	if err != nil {
-		return nil
-	}
-	if refused := s.Refusal(ctx, writ.DigestOf(text)); refused != nil {
+	if refused := s.Refusal(ctx, text); refused != nil {
 		return RefusedBefore{refused}
 	}
 	return nil

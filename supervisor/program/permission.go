@@ -43,10 +43,11 @@ func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error
 func (s *Store) CheckSigner(verifier *identity.Verifier, run *journal.Run, signed []byte) *mail.Stop {
 	then := *verifier
 	then.Now = func() time.Time { return run.Accepted } // before the deadline
-	if _, err := then.SubmissionAt(signed, run.Accepted); err != nil {
+	verified, err := then.SubmissionAt(signed, run.Accepted)
+	if err != nil {
 		return &mail.Stop{State: writ.RunCancelled, Err: lostPermission(run, err), By: s.Now().Add(workflow.StopWithin)}
 	}
-	s.verified.put(run.ID, reverifiedRun{ShortDigestOf(signed), int32(verifier.Roster.Version)})
+	s.verified.put(run.ID, reverifiedRun{SealOf(verified.Digest, signed), int32(verifier.Roster.Version)})
 	return nil
 }
 

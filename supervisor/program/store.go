@@ -164,15 +164,15 @@ func (s *Store) program(ctx context.Context, run *journal.Run) (*program, error)
 	if err != nil {
 		return nil, fmt.Errorf("read the payload of run %s: %w", run.ID, err)
 	}
-	p := programOf(run, submitted.Payload)
+	p := programOf(run, submitted.Payload, BundleOf(submitted.Payload))
 	s.kept.put(run.ID, p)
 	return p, nil
 }
 
-// programOf returns the program of a run.
-func programOf(run *journal.Run, payload *identity.Payload) *program {
+// programOf returns the program of a run, given the sources of its payload.
+func programOf(run *journal.Run, payload *identity.Payload, bundle scripts.Bundle) *program {
 	return &program{
-		bundle: BundleOf(payload).WithDigest(),
+		bundle: bundle,
 		bound:  payload.Plan,
 		inputs: scripts.Inputs{
 			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: run.Datacenter,
@@ -246,15 +246,15 @@ func (s *Store) Payload(ctx context.Context, digest writ.Digest) ([]byte, error)
 	return signed, nil
 }
 
-// Accepted caches the program of a new run, so that the first step does not read it again.
-func (s *Store) Accepted(run *journal.Run, p *identity.Payload, signed []byte) {
-	s.kept.put(run.ID, programOf(run, p))
-	s.verified.put(run.ID, reverifiedRun{ShortDigestOf(signed), int32(run.Roster)})
+// Accepted caches the program of a new run, so that the first step does not read it again. The bundle is BundleOf(p).
+func (s *Store) Accepted(run *journal.Run, p *identity.Payload, bundle scripts.Bundle, signed []byte) {
+	s.kept.put(run.ID, programOf(run, p, bundle))
+	s.verified.put(run.ID, reverifiedRun{SealOf(run.Payload, signed), int32(run.Roster)})
 }
 
-// IsAccepted reports whether `signed` is the verified submission of a run that is in memory.
-func (s *Store) IsAccepted(run writ.RunID, signed []byte) bool {
-	return s.verified.get(run).signed == ShortDigestOf(signed)
+// IsAccepted reports whether the signed text with this seal is the verified submission of a run that is in memory.
+func (s *Store) IsAccepted(run writ.RunID, seal ShortDigest) bool {
+	return s.verified.get(run).signed == seal
 }
 
 // Trim removes from memory the programs that were not used since the last call of Trim.
@@ -266,11 +266,11 @@ func (s *Store) Forget(run writ.RunID) {
 	s.verified.forget(run)
 }
 
-// BundleOf returns the sources of a payload.
+// BundleOf returns the sources of a payload, with their digest.
 func BundleOf(p *identity.Payload) scripts.Bundle {
 	b := scripts.Bundle{Main: scripts.Source{Name: p.Script.Name, Text: p.Script.Text}}
 	for _, m := range p.Modules {
 		b.Modules = append(b.Modules, scripts.Source{Name: m.Name, Text: m.Text})
 	}
-	return b
+	return b.WithDigest()
 }

@@ -60,7 +60,7 @@ type reverified struct {
 
 // reverifiedRun is the verified submission of a run.
 type reverifiedRun struct {
-	signed ShortDigest // digest of text and signature
+	signed ShortDigest // see SealOf
 	roster int32       // newest roster version under which the signer's rights were confirmed; 0 if unchecked
 }
 
@@ -71,6 +71,13 @@ type ShortDigest [sha256.Size / 2]byte
 func ShortDigestOf[T ~string | ~[]byte](text T) ShortDigest {
 	sum := sha256.Sum256([]byte(text))
 	return ShortDigest(sum[:])
+}
+
+// SealOf returns the digest of a signed text with its signature, given the digest of the text. It hashes only the
+// signature, because texts are large.
+func SealOf(text writ.Digest, signed []byte) ShortDigest {
+	_, armored, _ := sshsig.Split(signed) // without a signature, no verified text has the same seal
+	return ShortDigestOf(slices.Concat(text[:], armored))
 }
 
 func newReverified() *reverified { return &reverified{runs: make(map[ShortDigest]reverifiedRun)} }
@@ -110,15 +117,16 @@ func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) err
 	if signed == nil {
 		return forged(run.ID, "its submission is missing")
 	}
-	sum := ShortDigestOf(signed)
-	if s.verified.get(run.ID).signed == sum {
-		return nil
-	}
 	text, _, err := sshsig.Split(signed)
 	if err != nil {
 		return forged(run.ID, "its submission is not a signed text")
 	}
-	if digest := writ.DigestOf(text); digest != run.Payload || writ.RunIDOf(digest) != run.ID {
+	digest := writ.DigestOf(text)
+	sum := SealOf(digest, signed)
+	if s.verified.get(run.ID).signed == sum {
+		return nil
+	}
+	if digest != run.Payload || writ.RunIDOf(digest) != run.ID {
 		return forged(run.ID, "its submission is another text, with the digest "+digest.String())
 	}
 	roster, err := s.rosterAt(ctx, run.Roster)

@@ -10,8 +10,8 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/internal/fair"
+	"writ/scripts"
 	"writ/scripts/check"
-	"writ/supervisor/program"
 )
 
 // maxChecks limits the reports in memory. A report holds the parameters and operations of a script.
@@ -37,9 +37,9 @@ func NewChecker() *Checker {
 }
 
 // Check applies the checks of `writ check`. It also refuses signed parameters that are incomplete or invalid, and
-// operations that the signed header does not allow.
-func (c *Checker) Check(ctx context.Context, p *identity.Payload) error {
-	report, err := c.report(ctx, p)
+// operations that the signed header does not allow. The bundle is program.BundleOf(p).
+func (c *Checker) Check(ctx context.Context, p *identity.Payload, bundle scripts.Bundle) error {
+	report, err := c.report(ctx, p.Project, bundle)
 	if err != nil {
 		return err
 	}
@@ -71,15 +71,14 @@ func orEmpty(params map[string]any) map[string]any {
 	return params
 }
 
-// report returns the report on the script of a payload, from the cache if possible. The report is shared and must not
-// be modified.
-func (c *Checker) report(ctx context.Context, p *identity.Payload) (check.Report, error) {
-	bundle := program.BundleOf(p)
+// report returns the report on a script of a project, from the cache if possible. The report is shared and must not be
+// modified.
+func (c *Checker) report(ctx context.Context, project writ.ProjectID, bundle scripts.Bundle) (check.Report, error) {
 	digest := bundle.Digest()
 	if report, known := c.find(digest); known {
 		return report, nil
 	}
-	done, err := c.Slots.Enter(ctx, string(p.Project))
+	done, err := c.Slots.Enter(ctx, string(project))
 	if err != nil {
 		return check.Report{}, err
 	}

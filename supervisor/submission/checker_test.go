@@ -6,6 +6,7 @@ import (
 
 	"writ/identity"
 	"writ/scripts/check"
+	"writ/supervisor/program"
 )
 
 // Promise: Speed and storage: A known valid script is not checked again, and an invalid script never counts as valid.
@@ -15,7 +16,7 @@ func TestOnlyGoodScriptsAreRemembered(t *testing.T) {
 	check := func(text string, of ...any) check.Report {
 		t.Helper()
 		script := identity.File{Name: "a.tengo", Text: fmt.Appendf(nil, text, of...)}
-		report, err := c.report(t.Context(), &identity.Payload{Script: script})
+		report, err := c.report(t.Context(), "", program.BundleOf(&identity.Payload{Script: script}))
 		if err != nil {
 			t.Fatal(err)
 		}

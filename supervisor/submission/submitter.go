@@ -11,6 +11,7 @@ import (
 	"writ/identity"
 	"writ/identity/sshsig"
 	"writ/internal/failpoint"
+	"writ/scripts"
 	"writ/supervisor/answers"
 	"writ/supervisor/journal"
 	"writ/supervisor/program"
@@ -39,11 +40,15 @@ type Submitter struct {
 // with its run before Submit returns. A refusal that is a decision is signed and stored. Submitting the same text again
 // returns the same answer and has no other effect.
 func (s *Submitter) Submit(ctx context.Context, signed []byte) (writ.Run, error) {
-	if run, ok := s.repeated(ctx, signed); ok {
-		return run, nil
-	}
-	if refused := s.Answers.RefusedAgain(ctx, signed); refused != nil {
-		return writ.Run{}, refused
+	if text, _, err := sshsig.Split(signed); err == nil {
+		digest := writ.DigestOf(text)
+		seal := program.SealOf(digest, signed)
+		if run, ok := s.repeated(ctx, digest, seal); ok {
+			return run, nil
+		}
+		if refused := s.Answers.RefusedAgain(ctx, digest, seal); refused != nil {
+			return writ.Run{}, refused
+		}
 	}
 	var run writ.Run
 	err := rosters.WithNewest(s.Verifier, func(verifier *identity.Verifier) (err error) {
@@ -72,16 +77,14 @@ func (s *Submitter) refuse(
 
 // repeated returns the run of a submission that was accepted before, without verifying the signature again. A
 // coordinator may repeat a submission at any rate. ok is false if the submission is not known to be accepted.
-func (s *Submitter) repeated(ctx context.Context, signed []byte) (run writ.Run, ok bool) {
-	text, _, err := sshsig.Split(signed)
-	if err != nil {
+func (s *Submitter) repeated(
+	ctx context.Context, text writ.Digest, seal program.ShortDigest,
+) (run writ.Run, ok bool) {
+	id := writ.RunIDOf(text)
+	if !s.Programs.IsAccepted(id, seal) {
 		return run, false
 	}
-	id := writ.RunIDOf(writ.DigestOf(text))
-	if !s.Programs.IsAccepted(id, signed) {
-		return run, false
-	}
-	run, err = s.Records.Run(ctx, id)
+	run, err := s.Records.Run(ctx, id)
 	return run, err == nil
 }
 
@@ -93,7 +96,8 @@ func (s *Submitter) submit(ctx context.Context, verifier *identity.Verifier, sig
 		return s.known(ctx, signed, err)
 	}
 	p := verified.Payload
-	if err := s.Checks.Check(ctx, p); err != nil {
+	bundle := program.BundleOf(p)
+	if err := s.Checks.Check(ctx, p, bundle); err != nil {
 		return writ.Run{}, err
 	}
 	run := s.newRun(verified, verifier.Roster)
@@ -132,7 +136,7 @@ func (s *Submitter) submit(ctx context.Context, verifier *identity.Verifier, sig
 		accepted = run.Run
 		shown := run.Run
 		tx.AddEvents(writ.Event{Run: &shown})
-		tx.Then(func() { s.begin(run, p, signed) })
+		tx.Then(func() { s.begin(run, p, bundle, signed) })
 		return nil
 	})
 	if err != nil {
@@ -150,11 +154,11 @@ func (s *Submitter) submit(ctx context.Context, verifier *identity.Verifier, sig
 	return accepted, nil
 }
 
-// begin starts the first step of a stored run. It passes on the run, payload and signed text, so the step does not read
-// them again.
-func (s *Submitter) begin(run *journal.Run, p *identity.Payload, signed []byte) {
+// begin starts the first step of a stored run. It passes on the run, payload, sources and signed text, so the step does
+// not read them again.
+func (s *Submitter) begin(run *journal.Run, p *identity.Payload, bundle scripts.Bundle, signed []byte) {
 	run.Committed()
-	s.Programs.Accepted(run, p, signed)
+	s.Programs.Accepted(run, p, bundle, signed)
 	s.Begin(run)
 }
 
