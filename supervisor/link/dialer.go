@@ -144,6 +144,7 @@ func (d *Dialer) session(
 		answer: d.Handle,
 		verbs:  hello.Verbs,
 		pace:   pace,
+		reads:  decodeBinary,
 	}
 	p.attach(conn)
 	d.mu.Lock()
@@ -215,6 +216,7 @@ func (d *Dialer) greet(ctx context.Context, conn *websocket.Conn) (Hello, *Welco
 		return Hello{}, nil, err
 	}
 	hello := d.Hello()
+	hello.Binary = true
 	if hello.Signature, err = d.Sign(hello, challenge.Nonce, d.URL); err != nil {
 		return Hello{}, nil, fmt.Errorf("sign hello: %w", err)
 	}
@@ -230,7 +232,7 @@ func (d *Dialer) greet(ctx context.Context, conn *websocket.Conn) (Hello, *Welco
 
 // await reads the next frame of the handshake, which must have the given type.
 func await(ctx context.Context, conn *websocket.Conn, kind string) (*frame, error) {
-	f, err := receive(ctx, conn, greetWithin)
+	f, err := receive(ctx, conn, greetWithin, nil)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("wait for %s: %w", kind, err)

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,6 +109,44 @@ func (f *frame) encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode %s frame: %w", f.Type, err)
 	}
 	return data, checkFrame(f.Type, data)
+}
+
+// bytesMark separates a request from the bytes that it carries, in a binary message. JSON contains no zero byte.
+const bytesMark = 0
+
+// byteParams are parameters that consist of a text. A peer that reads binary messages gets them as bytes: encoding and
+// decoding a large text as JSON takes longer than its verification.
+type byteParams interface{ bytes() []byte }
+
+// fromBytes decodes byteParams. It copies the text.
+type fromBytes interface{ setBytes(text []byte) }
+
+// encodeWith returns the binary message of a request that carries text, or TOO_LARGE.
+func (f *frame) encodeWith(text []byte) ([]byte, error) {
+	head, err := f.encode()
+	if err != nil {
+		return nil, err
+	}
+	data := append(make([]byte, 0, len(head)+1+len(text)), head...)
+	data = append(append(data, bytesMark), text...)
+	return data, checkFrame(f.Type, data)
+}
+
+// decodeBinary decodes and validates a binary message. Its parameters begin with bytesMark; see Decode.
+func decodeBinary(data []byte) (*frame, error) {
+	at := bytes.IndexByte(data, bytesMark)
+	if at < 0 {
+		return nil, protocolError{"a binary message carries no bytes"}
+	}
+	f, err := decodeFrame(data[:at])
+	if err != nil {
+		return nil, err
+	}
+	if f.Type != typeRequest || f.Params != nil {
+		return nil, protocolError{"a " + shortened(f.Type) + " frame carries bytes"}
+	}
+	f.Params = data[at:]
+	return f, nil
 }
 
 // checkFrame returns TOO_LARGE for an encoded frame that exceeds MaxFrame.

@@ -28,7 +28,13 @@ func FuzzFrame(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+	f.Add([]byte("{\"type\":\"req\",\"id\":\"1\",\"verb\":\"submit\"}\x00text"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if got, err := decodeBinary(data); err == nil {
+			_ = Decode(got.Params, new(Submit))
+		} else if _, ok := errors.AsType[protocolError](err); !ok {
+			t.Fatalf("decodeBinary = %v, want a protocol error", err)
+		}
 		got, err := decodeFrame(data)
 		if err != nil {
 			if _, ok := errors.AsType[protocolError](err); !ok {
@@ -115,5 +121,49 @@ func TestAReasonIsNotCutInsideACharacter(t *testing.T) {
 		if got := shortened(reason); got != want {
 			t.Errorf("%q is sent as %q, want %q", reason, got, want)
 		}
+	}
+}
+
+// submitted returns the text of the submission in a message.
+func submitted(t *testing.T, f *frame, err error) string {
+	t.Helper()
+	var got Submit
+	if err == nil {
+		err = Decode(f.Params, &got)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got.Signed)
+}
+
+// A text travels as bytes to a supervisor that announces it, and as JSON to one of an earlier version.
+func TestSubmissionTravelsAsBytes(t *testing.T) {
+	text := "a text with \x00, \" and \xff"
+	for binary, reads := range map[bool]binaryReader{true: decodeBinary, false: decodeFrame} {
+		data, err := (&peer{binary: binary}).encodeRequest("1", VerbSubmit, Submit{Signed: []byte(text)})
+		if err != nil || bytes.Contains(data, []byte(text)) != binary {
+			t.Fatalf("binary %v: %q, %v", binary, data, err)
+		}
+		f, err := reads(data)
+		if got := submitted(t, f, err); got != text || f.ID != "1" || f.Verb != VerbSubmit {
+			t.Errorf("binary %v: %q in %+v", binary, got, f)
+		}
+	}
+}
+
+func TestBinaryMessageIsOneRequest(t *testing.T) {
+	for _, data := range []string{
+		"", "text", `{"type":"req","id":"1","verb":"submit"}`, "\x00text", "{\x00text",
+		"{\"type\":\"req\",\"id\":\"1\",\"verb\":\"submit\",\"params\":{}}\x00text", "{\"type\":\"event\",\"events\":[]}\x00text",
+		"{\"type\":\"res\",\"id\":\"1\",\"ok\":true}\x00text", "{\"type\":\"req\",\"id\":\"\",\"verb\":\"submit\"}\x00text",
+	} {
+		f, err := decodeBinary([]byte(data))
+		if _, ok := errors.AsType[protocolError](err); !ok {
+			t.Errorf("%q: %+v, %v", data, f, err)
+		}
+	}
+	if err := Decode([]byte("\x00text"), new(Statement)); writ.CodeOf(err) != writ.CodeBadRequest {
+		t.Errorf("bytes for a request with JSON: %v", err)
 	}
 }

@@ -64,6 +64,9 @@ type Hello struct {
 	Verbs      []Verb            `json:"verbs"`
 	Epoch      int64             `json:"epoch"`
 	Roster     int               `json:"roster"` // version
+	// Binary reports whether the supervisor reads requests in binary messages. The Dialer sets it; earlier versions do
+	// not.
+	Binary bool `json:"binary,omitempty"`
 	// Restored is when the supervisor found that its journal is a backup, or a copy without its newest records. It is
 	// zero if that never happened, or if the supervisor is of an earlier version.
 	Restored  time.Time `json:"restored,omitzero"`
@@ -80,7 +83,7 @@ type Welcome struct {
 	At           time.Time `json:"at,omitzero"`  // time of that event
 }
 
-// Handler answers requests of the other side. An error is sent as its code, message and retryability.
+// Handler answers requests of the other side. It decodes params with Decode: they may be JSON or bytes. An error is sent as its code, message and retryability.
 type Handler func(ctx context.Context, verb Verb, params json.RawMessage) (any, error)
 
 // EventSource supplies the events of a supervisor's link to one coordinator.

@@ -175,10 +175,11 @@ func (l *Listener) works(s *Session, in *inflow, log *slog.Logger) []func(contex
 // peerOf returns the other side of a session.
 func (l *Listener) peerOf(s *Session, d *desk) *peer {
 	p := &peer{
-		other: "the supervisor of datacenter " + string(s.Hello.Datacenter),
-		gone:  writ.CodeDatacenterAway,
-		desk:  d,
-		verbs: l.Verbs,
+		other:  "the supervisor of datacenter " + string(s.Hello.Datacenter),
+		gone:   writ.CodeDatacenterAway,
+		desk:   d,
+		verbs:  l.Verbs,
+		binary: s.Hello.Binary,
 	}
 	if l.HandlerFor != nil {
 		p.answer = l.HandlerFor(s.Hello)

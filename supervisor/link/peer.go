@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ type peer struct {
 	answer Handler
 	verbs  []Verb        // verbs that answer supports
 	pace   *rate.Limiter // limits the bytes read; nil means no limit
+	binary bool          // whether the other end reads binary messages
+	reads  binaryReader  // decodes binary messages; nil means that they violate the protocol
 
 	out  chan []byte
 	pong wake.Signal   // signals the writer to send a pong
@@ -39,6 +42,9 @@ type peer struct {
 	mu   sync.Mutex
 	open map[string]chan *frame // unanswered requests of this side; nil when the session is over
 }
+
+// binaryReader decodes a binary message.
+type binaryReader func(data []byte) (*frame, error)
 
 // attach prepares p for run on a connection after the handshake.
 func (p *peer) attach(conn *websocket.Conn) {
@@ -79,7 +85,7 @@ func (p *peer) run(
 // read receives frames until an error. It never waits for the other side to read, so two ends cannot deadlock.
 func (p *peer) read(session, handlers context.Context, on func(ctx context.Context, f *frame) error) error {
 	for {
-		f, err := receive(session, p.conn, readWithin)
+		f, err := receive(session, p.conn, readWithin, p.reads)
 		if err != nil {
 			return err
 		}
@@ -160,9 +166,9 @@ func (p *peer) hand(ctx context.Context, data []byte) error {
 // request sends a request to the other side and decodes its answer into result, which may be nil. It returns errCut if
 // the session ends before the answer; the request may then be repeated with the same ID in another session.
 func (p *peer) request(ctx context.Context, id string, verb Verb, params, result any) error {
-	raw, err := json.Marshal(params)
+	data, err := p.encodeRequest(id, verb, params)
 	if err != nil {
-		return fmt.Errorf("encode parameters of %s: %w", verb, err)
+		return err
 	}
 	answer := make(chan *frame, 1)
 	p.mu.Lock()
@@ -178,7 +184,7 @@ func (p *peer) request(ctx context.Context, id string, verb Verb, params, result
 		p.mu.Unlock()
 	}()
 
-	if err := p.send(ctx, &frame{Type: typeRequest, ID: id, Verb: verb, Params: raw}); err != nil {
+	if err := p.hand(ctx, data); err != nil {
 		return err
 	}
 	select {
@@ -189,6 +195,19 @@ func (p *peer) request(ctx context.Context, id string, verb Verb, params, result
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// encodeRequest returns the message of a request.
+func (p *peer) encodeRequest(id string, verb Verb, params any) ([]byte, error) {
+	f := &frame{Type: typeRequest, ID: id, Verb: verb}
+	if text, ok := params.(byteParams); ok && p.binary {
+		return f.encodeWith(text.bytes())
+	}
+	var err error
+	if f.Params, err = json.Marshal(params); err != nil {
+		return nil, fmt.Errorf("encode parameters of %s: %w", verb, err)
+	}
+	return f.encode()
 }
 
 // outcome decodes an answer into result, or returns its error.
@@ -236,8 +255,10 @@ func (p *peer) failed(err error, verb Verb) error {
 	}
 }
 
-// receive reads one frame.
-func receive(ctx context.Context, conn *websocket.Conn, within time.Duration) (*frame, error) {
+// receive reads one frame. It decodes a binary message with binary, which may be nil.
+func receive(
+	ctx context.Context, conn *websocket.Conn, within time.Duration, binary binaryReader,
+) (*frame, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no frame received for %v", within))
 	defer cancel()
 	kind, data, err := conn.Read(ctx)
@@ -248,10 +269,12 @@ func receive(ctx context.Context, conn *websocket.Conn, within time.Duration) (*
 		return nil, context.Cause(ctx)
 	case err != nil:
 		return nil, err
-	case kind != websocket.MessageText:
+	case kind == websocket.MessageText:
+		binary = decodeFrame
+	case binary == nil:
 		return nil, protocolError{"a frame is binary"}
 	}
-	f, err := decodeFrame(data)
+	f, err := binary(data)
 	if err == nil {
 		f.size = len(data)
 	}
@@ -271,9 +294,14 @@ func writeWhole(ctx context.Context, conn *websocket.Conn, data []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, writeWithin,
 		fmt.Errorf("the other side accepted no data for %v", writeWithin))
 	defer cancel()
-	failpoint.OfFrame(data).Begin()
-	err := conn.Write(ctx, websocket.MessageText, data)
-	failpoint.OfFrame(data).End(err)
+	kind := websocket.MessageText
+	head, _, carries := bytes.Cut(data, []byte{bytesMark})
+	if carries {
+		kind = websocket.MessageBinary
+	}
+	failpoint.OfFrame(head).Begin()
+	err := conn.Write(ctx, kind, data)
+	failpoint.OfFrame(head).End(err)
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -17,6 +17,14 @@ func Decode(params json.RawMessage, v any) error {
 	if len(params) == 0 {
 		return writ.Errorf(writ.CodeBadRequest, "the request has no parameters")
 	}
+	if params[0] == bytesMark {
+		text, ok := v.(fromBytes)
+		if !ok {
+			return writ.Errorf(writ.CodeBadRequest, "the parameters of this request must be JSON")
+		}
+		text.setBytes(params[1:])
+		return nil
+	}
 	if err := decode(params, v, true); err != nil {
 		return writ.Errorf(writ.CodeBadRequest, "the parameters cannot be decoded: %v", err)
 	}

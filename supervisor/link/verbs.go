@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"time"
 
 	"writ"
@@ -247,3 +248,8 @@ type HoldStanding struct {
 	Nonce      []byte            `json:"nonce"`    // of the client that asked
 	Time       int64             `json:"time"`     // unix milliseconds
 }
+
+func (s Submit) bytes() []byte { return s.Signed }
+
+// setBytes copies the text: the programs of runs keep parts of it, and a message may have spare capacity.
+func (s *Submit) setBytes(text []byte) { s.Signed = bytes.Clone(text) }
