@@ -35,9 +35,9 @@ func (r *refusedTexts) put(signed program.ShortDigest) {
 }
 
 // RefusedAgain returns the stored refusal of a signed text as a RefusedBefore, without verifying the signature again.
-// It returns nil if the text is not known to be refused. The seal is program.SealOf of the text.
-func (s *Store) RefusedAgain(ctx context.Context, text writ.Digest, seal program.ShortDigest) error {
-	if !s.refused.has(seal) {
+// It returns nil if the text is not known to be refused. signed is program.SignedDigestOf the text.
+func (s *Store) RefusedAgain(ctx context.Context, text writ.Digest, signed program.ShortDigest) error {
+	if !s.refused.has(signed) {
 		return nil
 	}
 	if refused := s.Refusal(ctx, text); refused != nil {

@@ -177,7 +177,7 @@ func (s *Store) Refuse(
 		return err
 	}
 	s.logRefused(ctx, author, refused)
-	s.refused.put(program.SealOf(author.Digest, signed))
+	s.refused.put(program.SignedDigestOf(author.Digest, signed))
 	if known {
 		return RefusedBefore{refused}
 	}

@@ -47,7 +47,7 @@ func (s *Store) CheckSigner(verifier *identity.Verifier, run *journal.Run, signe
 	if err != nil {
 		return &mail.Stop{State: writ.RunCancelled, Err: lostPermission(run, err), By: s.Now().Add(workflow.StopWithin)}
 	}
-	s.verified.put(run.ID, reverifiedRun{SealOf(verified.Digest, signed), int32(verifier.Roster.Version)})
+	s.verified.put(run.ID, reverifiedRun{SignedDigestOf(verified.Digest, signed), int32(verifier.Roster.Version)})
 	return nil
 }
 

@@ -249,12 +249,12 @@ func (s *Store) Payload(ctx context.Context, digest writ.Digest) ([]byte, error)
 // Accepted caches the program of a new run, so that the first step does not read it again. The bundle is BundleOf(p).
 func (s *Store) Accepted(run *journal.Run, p *identity.Payload, bundle scripts.Bundle, signed []byte) {
 	s.kept.put(run.ID, programOf(run, p, bundle))
-	s.verified.put(run.ID, reverifiedRun{SealOf(run.Payload, signed), int32(run.Roster)})
+	s.verified.put(run.ID, reverifiedRun{SignedDigestOf(run.Payload, signed), int32(run.Roster)})
 }
 
-// IsAccepted reports whether the signed text with this seal is the verified submission of a run that is in memory.
-func (s *Store) IsAccepted(run writ.RunID, seal ShortDigest) bool {
-	return s.verified.get(run).signed == seal
+// IsAccepted reports whether the signed text with this digest is the verified submission of a run that is in memory.
+func (s *Store) IsAccepted(run writ.RunID, signed ShortDigest) bool {
+	return s.verified.get(run).signed == signed
 }
 
 // Trim removes from memory the programs that were not used since the last call of Trim.

@@ -60,7 +60,7 @@ type reverified struct {
 
 // reverifiedRun is the verified submission of a run.
 type reverifiedRun struct {
-	signed ShortDigest // see SealOf
+	signed ShortDigest // see SignedDigestOf
 	roster int32       // newest roster version under which the signer's rights were confirmed; 0 if unchecked
 }
 
@@ -73,10 +73,10 @@ func ShortDigestOf[T ~string | ~[]byte](text T) ShortDigest {
 	return ShortDigest(sum[:])
 }
 
-// SealOf returns the digest of a signed text with its signature, given the digest of the text. It hashes only the
+// SignedDigestOf returns the digest of a signed text with its signature, given the digest of the text. It hashes only the
 // signature, because texts are large.
-func SealOf(text writ.Digest, signed []byte) ShortDigest {
-	_, armored, _ := sshsig.Split(signed) // without a signature, no verified text has the same seal
+func SignedDigestOf(text writ.Digest, signed []byte) ShortDigest {
+	_, armored, _ := sshsig.Split(signed) // without a signature, no verified text has the same digest
 	return ShortDigestOf(slices.Concat(text[:], armored))
 }
 
@@ -122,7 +122,7 @@ func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) err
 		return forged(run.ID, "its submission is not a signed text")
 	}
 	digest := writ.DigestOf(text)
-	sum := SealOf(digest, signed)
+	sum := SignedDigestOf(digest, signed)
 	if s.verified.get(run.ID).signed == sum {
 		return nil
 	}

@@ -42,11 +42,11 @@ type Submitter struct {
 func (s *Submitter) Submit(ctx context.Context, signed []byte) (writ.Run, error) {
 	if text, _, err := sshsig.Split(signed); err == nil {
 		digest := writ.DigestOf(text)
-		seal := program.SealOf(digest, signed)
-		if run, ok := s.repeated(ctx, digest, seal); ok {
+		whole := program.SignedDigestOf(digest, signed)
+		if run, ok := s.repeated(ctx, digest, whole); ok {
 			return run, nil
 		}
-		if refused := s.Answers.RefusedAgain(ctx, digest, seal); refused != nil {
+		if refused := s.Answers.RefusedAgain(ctx, digest, whole); refused != nil {
 			return writ.Run{}, refused
 		}
 	}
@@ -78,10 +78,10 @@ func (s *Submitter) refuse(
 // repeated returns the run of a submission that was accepted before, without verifying the signature again. A
 // coordinator may repeat a submission at any rate. ok is false if the submission is not known to be accepted.
 func (s *Submitter) repeated(
-	ctx context.Context, text writ.Digest, seal program.ShortDigest,
+	ctx context.Context, text writ.Digest, signed program.ShortDigest,
 ) (run writ.Run, ok bool) {
 	id := writ.RunIDOf(text)
-	if !s.Programs.IsAccepted(id, seal) {
+	if !s.Programs.IsAccepted(id, signed) {
 		return run, false
 	}
 	run, err := s.Records.Run(ctx, id)
