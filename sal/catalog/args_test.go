@@ -59,6 +59,15 @@ func TestCheckReportsEveryProblem(t *testing.T) {
 			`env.B: wrong_type: env.B must be one line of text without #; got a handle to a volume; read one of its fields`,
 			`env.C: wrong_type: env.C must be one line of text without #; got undefined`,
 		}},
+		{"volume.create", map[string]any{"sizee": int64(1)}, []string{
+			`size_gib: missing_field: field "size_gib" is missing`,
+			`sizee: unknown_field: no field "sizee"; did you mean "size_gib"?`, // the only missing one
+		}},
+		{"volume.create", map[string]any{"sizee": int64(1), "colour": int64(1)}, []string{
+			`size_gib: missing_field: field "size_gib" is missing`,
+			`colour: unknown_field: no field "colour"`,
+			`sizee: unknown_field: no field "sizee"`,
+		}},
 		{"network.allow", map[string]any{"rules": []any{
 			map[string]any{"protocol": "tpc", "ports": []any{int64(80), int64(0)}},
 			map[string]any{"form": []any{}, "from": []any{"10.0.0.1/8", "400::/7"}},

@@ -50,6 +50,7 @@ func (c *checker) add(at Path, reason Reason, format string, args ...any) {
 }
 
 func (c *checker) object(s Schema, args map[string]any, at Path) {
+	var missing, unknown []string
 	for i := range s {
 		f := &s[i]
 		v := args[f.Name]
@@ -61,16 +62,22 @@ func (c *checker) object(s Schema, args map[string]any, at Path) {
 			}
 		case f.Required:
 			c.add(append(at, f.Name), MissingField, "field %q is missing%s", f.Name, inside(at))
+			missing = append(missing, f.Name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(args)) {
-		if _, known := s.Field(name); known {
-			continue
+	for name := range args {
+		if _, known := s.Field(name); !known {
+			unknown = append(unknown, name)
 		}
+	}
+	for _, name := range slices.Sorted(slices.Values(unknown)) {
 		c.add(append(at, name), UnknownField, "no field %q%s", name, inside(at))
 		p := &c.problems[len(c.problems)-1]
 		if p.Hint = hints[plainName(name)]; p.Hint == "" {
 			p.Suggestion = suggestion(name, s.Names())
+		}
+		if p.String() == p.Message && len(missing) == 1 && len(unknown) == 1 {
+			p.Suggestion = missing[0]
 		}
 	}
 }
