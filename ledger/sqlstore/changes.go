@@ -84,13 +84,23 @@ func (c *changes) projectOf(e ledger.Event) writ.ProjectID {
 	return ""
 }
 
+// mayWait returns the runs whose submissions may wait. A run that has left the state waiting has no waiting submission.
+func (c *changes) mayWait() (ids []writ.RunID) {
+	for _, run := range c.runs.values {
+		if of, ok := c.known[run.value.ID]; !ok || of.state == ledger.StateWaiting {
+			ids = append(ids, run.value.ID)
+		}
+	}
+	return ids
+}
+
 func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string) error {
 	for _, run := range c.runs.values {
-		if err := storeReported(ctx, tx, datacenter, journal, run, c.known); err != nil {
+		if err := storeReported(ctx, tx, datacenter, journal, run, c.known, fromEvent); err != nil {
 			return err
 		}
 	}
-	if err := deliverSubmissions(ctx, tx, datacenter, c.runs.values); err != nil {
+	if err := deliverSubmissions(ctx, tx, datacenter, c.mayWait()); err != nil {
 		return err
 	}
 	if err := storeCalls(ctx, tx, c.calls.values...); err != nil {
@@ -143,14 +153,16 @@ func withoutValues(e writ.Event, datacenter writ.DatacenterID) writ.Event {
 type storedRun struct {
 	datacenter writ.DatacenterID
 	project    writ.ProjectID
+	state      ledger.State
+	number     int64
+	accepted   int64
 	ended      int64
 	// The columns of the indexes that an update need not change.
 	script, deployment, failure string
 }
 
-// runsOf returns the stored runs in events. Unknown runs are omitted.
-func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.RunID]storedRun, error) {
-	var ids []writ.RunID
+// eventRuns returns the runs of events, each once.
+func eventRuns(events []writ.Event) (ids []writ.RunID) {
 	seen := map[writ.RunID]bool{"": true}
 	for _, e := range events {
 		if id := e.RunID(); !seen[id] {
@@ -158,17 +170,24 @@ func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.Ru
 			ids = append(ids, id)
 		}
 	}
+	return ids
+}
+
+// runsOf returns stored runs. Unknown runs are omitted.
+func runsOf(ctx context.Context, tx *sqldb.Tx, ids []writ.RunID) (map[writ.RunID]storedRun, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	q := selectFrom(`SELECT id, datacenter, project, ended, script, deployment, failure FROM runs`)
+	q := selectFrom(`
+		SELECT id, datacenter, project, state, number, accepted, ended, script, deployment, failure FROM runs`)
 	andIn(q, "id", filled(ids))
 	rows, err := tx.QueryContext(ctx, q.String(), q.args...)
 	known := make(map[writ.RunID]storedRun, len(ids))
 	err = each(rows, err, func(row scanner) error {
 		var run writ.RunID
 		var s storedRun
-		err := row.Scan(&run, &s.datacenter, &s.project, &s.ended, &s.script, &s.deployment, &s.failure)
+		err := row.Scan(&run, &s.datacenter, &s.project, &s.state, &s.number, &s.accepted, &s.ended, &s.script, &s.deployment,
+			&s.failure)
 		known[run] = s
 		return err
 	})
@@ -178,17 +197,13 @@ func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.Ru
 // deliverSubmissions marks the submissions of runs as delivered once the datacenter has the runs. The answers to the
 // submissions may have been lost.
 func deliverSubmissions(
-	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, runs []encoded[writ.Run],
+	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, runs []writ.RunID,
 ) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	ids := make([]writ.RunID, len(runs))
-	for i, run := range runs {
-		ids[i] = run.value.ID
-	}
 	q := selectFrom(`SELECT ` + submissionColumns + ` FROM submissions`)
-	andIn(q, "run", filled(ids))
+	andIn(q, "run", filled(runs))
 	q.and("datacenter = ?", string(datacenter))
 	q.and("state = 'waiting'")
 	q.add("\nORDER BY received, payload")

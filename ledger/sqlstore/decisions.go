@@ -51,7 +51,12 @@ func (s *submissionTable) Deliver(ctx context.Context, payload writ.Digest, run 
 			return writ.Errorf(writ.CodeExecError, "the datacenter answered with run %q for the submission of run %s",
 				run.ID, now.Run)
 		}
-		if err := storeRun(ctx, tx, now.Datacenter, "", run, fromAnswer); err != nil {
+		known, err := runsOf(ctx, tx, []writ.RunID{run.ID})
+		if err != nil {
+			return err
+		}
+		run.Datacenter, run.Output = now.Datacenter, nil
+		if err := storeReported(ctx, tx, now.Datacenter, "", encodedOf(run), known, fromAnswer); err != nil {
 			return err
 		}
 		return addSubmissionEvent(ctx, tx, now)

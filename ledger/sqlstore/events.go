@@ -60,18 +60,9 @@ func (s *eventTables) StoreEvents(ctx context.Context, datacenter writ.Datacente
 		return err
 	}
 	err := s.write(failpoint.At(ctx, failpoint.EventsStored), func(tx *sqldb.Tx) error {
-		journal := events[0].Journal
-		last, _, err := lastEvent(tx.QueryRowContext(ctx, lastEventQuery, string(datacenter), journal))
+		last, err := beginJournal(ctx, tx, datacenter, events[0].Journal)
 		if err != nil {
 			return err
-		}
-		if last == 0 {
-			if err := forgetCopies(ctx, tx, datacenter); err != nil {
-				return err
-			}
-			if err := forgetJournals(ctx, tx, datacenter); err != nil {
-				return err
-			}
 		}
 		fresh := events
 		for len(fresh) > 0 && fresh[0].Seq <= last {
@@ -83,20 +74,44 @@ func (s *eventTables) StoreEvents(ctx context.Context, datacenter writ.Datacente
 		if last > 0 && fresh[0].Seq != last+1 {
 			return conflict("the events %d to %d of the journal are missing", last+1, fresh[0].Seq-1)
 		}
-		if err := storeEvents(ctx, tx, datacenter, fresh); err != nil {
+		taken, err := storeEvents(ctx, tx, datacenter, fresh)
+		if err != nil {
 			return err
 		}
-		err = tx.Queue(ctx, `
-			INSERT INTO journals (datacenter, journal, seq, at)
-			VALUES ($1, $2, $3, $4)
-			ON CONFLICT (datacenter, journal) DO UPDATE SET seq = excluded.seq, at = excluded.at`,
-			string(datacenter), journal, fresh[len(fresh)-1].Seq, micros(fresh[len(fresh)-1].Time))
-		return err
+		return taken.write(ctx, tx, datacenter, fresh[len(fresh)-1])
 	})
 	if err != nil {
 		return fmt.Errorf("store events: %w", err)
 	}
 	return nil
+}
+
+// beginJournal returns the number of a journal's last event, 0 for a new journal. It prepares the tables for a new
+// journal, and for the first events of a day.
+func beginJournal(
+	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string,
+) (last int64, err error) {
+	var day int64
+	err = tx.QueryRowContext(ctx, `SELECT seq, day FROM journals WHERE datacenter = $1 AND journal = $2`,
+		string(datacenter), journal).Scan(&last, &day)
+	isNew := errors.Is(err, sql.ErrNoRows)
+	if err != nil && !isNew {
+		return 0, err
+	}
+	if day != dayOf(tx.Now) { // also before a new journal, whose day is 0
+		if err := moveShares(ctx, tx, datacenter); err != nil {
+			return 0, err
+		}
+	}
+	if isNew {
+		if err := forgetCopies(ctx, tx, datacenter); err != nil {
+			return 0, err
+		}
+		if err := forgetJournals(ctx, tx, datacenter); err != nil {
+			return 0, err
+		}
+	}
+	return last, nil
 }
 
 // forgetCopies deletes a datacenter's nodes and resources before the first events of a new journal. A datacenter gets a
@@ -138,20 +153,23 @@ func consecutive(events []writ.Event) error {
 	return nil
 }
 
-func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, events []writ.Event) error {
-	known, err := runsOf(ctx, tx, events)
+// storeEvents stores new events and returns their shares.
+func storeEvents(
+	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, events []writ.Event,
+) (taken shares, err error) {
+	known, err := runsOf(ctx, tx, eventRuns(events))
 	if err != nil {
-		return err
+		return taken, err
 	}
-	first, err := nextEventIDs(ctx, tx, len(events))
+	next, err := nextEventIDs(ctx, tx, withoutUsage(events))
 	if err != nil {
-		return err
+		return taken, err
 	}
 	c := changes{known: known}
 	stored := make([]encoded[ledger.Event], 0, len(events))
-	for i, e := range events {
+	for _, e := range events {
 		e = withoutValues(e, datacenter)
-		own := ledger.Event{ID: first + int64(i), Datacenter: datacenter, Event: e}
+		own := ledger.Event{ID: next, Datacenter: datacenter, Event: e}
 		body, subject := encodeEvent(own)
 		if of, ok := known[e.RunID()]; !ok || of.datacenter == datacenter {
 			own.About = e.RunID() // an event about a run of another datacenter has no About
@@ -159,9 +177,10 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 		}
 		if e.Usage == nil { // usage is only added up, not shown to watchers
 			stored = append(stored, encoded[ledger.Event]{own, body})
+			next++
 		}
 	}
-	taken := shares{ofEvents: int64(len(c.usage)) * rowCost}
+	taken.events = int64(len(c.usage)) * rowCost
 	var rows [][]any
 	size := 0
 	for _, e := range stored { // after record has seen all runs of the batch
@@ -169,23 +188,30 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 		taken.count(e.value, len(e.json))
 		row, err := eventRow(tx, e.value, e.json)
 		if err != nil {
-			return err
+			return taken, err
 		}
-		rows = append(rows, row)
+		rows = append(rows, append(row, known[e.value.About].number))
 		if size += len(e.json); size >= maxEventBytes { // bounds the memory
 			if err := sqldb.QueueRows(ctx, tx, insertEvents, rows); err != nil {
-				return err
+				return taken, err
 			}
 			rows, size = nil, 0
 		}
 	}
 	if err := sqldb.QueueRows(ctx, tx, insertEvents, rows); err != nil {
-		return err
+		return taken, err
 	}
-	if err := taken.write(ctx, tx, datacenter); err != nil {
-		return err
+	return taken, c.apply(ctx, tx, datacenter, events[0].Journal)
+}
+
+// withoutUsage returns the number of events that are stored. Usage is only added up.
+func withoutUsage(events []writ.Event) (n int) {
+	for _, e := range events {
+		if e.Usage == nil {
+			n++
+		}
 	}
-	return c.apply(ctx, tx, datacenter, events[0].Journal)
+	return n
 }
 
 // encodeEvent returns the JSON of an event of a datacenter, and the JSON of the run, call, node or resource that changes
@@ -210,33 +236,48 @@ func encodeEvent(e ledger.Event) (body, subject string) {
 	return head + `,"` + name + `":` + subject + "}", subject
 }
 
-// nextEventIDs reserves n consecutive event ids and returns the first.
+// nextEventIDs reserves n consecutive event ids and returns the first. It reads the newest id once for each batch.
 func nextEventIDs(ctx context.Context, tx *sqldb.Tx, n int) (int64, error) {
-	var last int64
-	err := tx.QueryRowContext(ctx, `UPDATE counters SET value = value + $1 WHERE name = 'event' RETURNING value`,
-		n).Scan(&last)
-	first := last - int64(n) + 1
-	newEventsOf(tx).reserve(first, last)
-	return first, err
+	reserved := newEventsOf(tx)
+	last := reserved.last
+	if last == 0 {
+		if err := tx.QueryRowContext(ctx, newestID).Scan(&last); err != nil {
+			return 0, err
+		}
+	}
+	if n > 0 {
+		reserved.reserve(last+1, last+int64(n))
+	}
+	return last + 1, nil
 }
 
+// newestID reads the id of the newest event. The counter is at least the newest id that was deleted.
+const newestID = `SELECT ` + newestEvent + ` FROM counters WHERE name = 'event'`
+
+const newestEvent = `COALESCE((SELECT MAX(id) FROM events WHERE id > counters.value), value)`
+
+// addEvent stores an event about a run.
 func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event) error {
 	row, err := eventRow(tx, e, encode(e))
 	if err != nil {
 		return err
 	}
-	return sqldb.QueueRows(ctx, tx, insertEvents, [][]any{row})
+	return tx.Queue(ctx, insertEvent, row...)
 }
 
 // maxEventBytes limits an event as it is stored. A frame of a datacenter has at most 1 MiB, but a list of empty objects
 // grows to a multiple when it is encoded again with all fields.
 const maxEventBytes = 2 << 20
 
-var insertEvents = sqldb.Insert{
-	Into: `INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)`,
-}
+const insertEventInto = `INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body, run_number)`
 
-// eventRow returns the row of an event with its encoded body. It also adds the event to the new events of tx.
+const insertEvent = insertEventInto + `
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, COALESCE((SELECT number FROM runs WHERE id = $7), 0))`
+
+var insertEvents = sqldb.Insert{Into: insertEventInto}
+
+// eventRow returns the row of an event with its encoded body, but without the number of its run. It also adds the event
+// to the new events of tx.
 func eventRow(tx *sqldb.Tx, e ledger.Event, body string) ([]any, error) {
 	if len(body) > maxEventBytes {
 		return nil, writ.Errorf(writ.CodeTooLarge, "the event %d of the datacenter has %d bytes, more than %d", e.Seq,
@@ -292,8 +333,16 @@ func (s *eventTables) EncodedEvents(
 func (s *eventTables) storedEvents(
 	ctx context.Context, after int64, filter ledger.EventFilter, max int,
 ) (events []ledger.Event, more bool, err error) {
+	var number int64
+	if filter.Run != "" {
+		err = s.db.QueryRow(ctx, `SELECT number FROM runs WHERE id = $1`, string(filter.Run)).Scan(&number)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, false, err
+		}
+		err = nil
+	}
 	for more = true; more && len(events) == 0 && err == nil; { // again only if all events of a page are unreadable
-		q := listEvents(after, filter, max)
+		q := listEvents(after, filter, number, max)
 		read := 0
 		rows, failed := s.db.Query(ctx, q.String(), q.args...)
 		events, more, err = collectWithin(maxPageBytes, rows, failed, func(row scanner) (e ledger.Event, err error) {
@@ -307,12 +356,17 @@ func (s *eventTables) storedEvents(
 	return events, more, err
 }
 
-// listEvents builds the query for at most max events.
-func listEvents(after int64, filter ledger.EventFilter, max int) *query {
+// listEvents builds the query for at most max events. number is the number of filter.Run.
+func listEvents(after int64, filter ledger.EventFilter, number int64, max int) *query {
 	q := selectFrom(`SELECT id, run, project, body FROM events`)
 	q.and("id > ?", after)
 	andIn(q, "topic", filter.Topics)
-	andIs(q, "run", filter.Run)
+	switch { // the conditions of the two indexes
+	case number > 0:
+		q.and("run_number = ? AND run_number > 0", number)
+	case filter.Run != "":
+		q.and("run = ? AND run_number = 0 AND run <> ''", string(filter.Run))
+	}
 	andIs(q, "datacenter", filter.Datacenter)
 	if len(filter.Projects) == 1 {
 		q.and("project = ?", string(filter.Projects[0]))
@@ -339,7 +393,7 @@ func (d *damage) scanEvent(row scanner) (e ledger.Event, err error) {
 // EventRange returns the ids of the oldest and the newest event.
 func (s *eventTables) EventRange(ctx context.Context) (oldest, newest int64, err error) {
 	err = s.db.QueryRow(ctx, `
-		SELECT COALESCE((SELECT MIN(id) FROM events), value + 1), value
+		SELECT COALESCE((SELECT MIN(id) FROM events), value + 1), `+newestEvent+`
 		FROM counters
 		WHERE name = 'event'`).Scan(&oldest, &newest)
 	return oldest, newest, err

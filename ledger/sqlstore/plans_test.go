@@ -116,6 +116,21 @@ func TestCountsOfRunsReadNoRuns(t *testing.T) {
 	}
 }
 
+// A page of the events of a run reads the entries of an index in their order.
+func TestEventsOfRunsSortNothing(t *testing.T) {
+	s, err := Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for number, index := range []string{"events_of_run (run=?", "events_of_numbered_run (run_number=?"} {
+		q := listEvents(5, ledger.EventFilter{Run: "r1", Topics: []string{"call"}}, int64(number), 10)
+		if steps := planOf(t, s, q); len(steps) != 1 || !strings.Contains(steps[0], index+" AND id>?") {
+			t.Errorf("a run with the number %d: %q", number, steps)
+		}
+	}
+}
+
 // The first page counts resources with a problem every second. Few resources have one.
 func TestTroubledResourcesAreReadByTheirIndex(t *testing.T) {
 	s, err := Open(t.Context(), ":memory:")

@@ -35,6 +35,10 @@ func (s *Store) Prune(ctx context.Context, events, runs time.Time) error {
 
 func (s *eventTables) pruneEvents(ctx context.Context, before time.Time) (n int64, err error) {
 	err = s.write(failpoint.At(ctx, failpoint.EventsForgotten), func(tx *sqldb.Tx) error {
+		// The id of a deleted event must not be used again.
+		if err := tx.Queue(ctx, `UPDATE counters SET value = `+newestEvent+` WHERE name = 'event'`); err != nil {
+			return err
+		}
 		done, err := tx.ExecContext(ctx, `
 			DELETE FROM events
 			WHERE id IN (SELECT id FROM events ORDER BY id LIMIT $1)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestEventsNeedFewRoundTrips(t *testing.T) {
-	const most = 6 // begin, last event, owners of runs, ids of events, submissions, commit
+	const most = 5 // begin, last event, owners of runs, newest event, commit
 	proxy, address := pgproxy.New(t, testenv.Postgres(t).Store())
 	s := open(t, address)
 	defer s.Close()

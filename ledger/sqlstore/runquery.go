@@ -203,7 +203,9 @@ func selectRuns(q *query, filter ledger.RunFilter, in sequence) {
 		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // "~" sorts after all characters of an id
 	}
 	andIs(q, c.script, filter.Script)
-	andIs(q, c.deployment, filter.Deployment)
+	if filter.Deployment != "" {
+		q.and(c.deployment+" = ? AND deployment <> ''", filter.Deployment) // the condition of its indexes
+	}
 	if filter.Text != "" {
 		andText(q, filter.Text)
 	}

@@ -13,18 +13,20 @@ import (
 	"writ/ledger"
 )
 
-// addRun stores a run and returns true, or returns false if it exists. parameters is the searchable text of its
-// parameters, "" if unknown.
-func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, parameters string) (bool, error) {
-	return affected(tx.ExecContext(ctx, insertRun+` ON CONFLICT (id) DO NOTHING`,
-		runValues(run, journal, parameters, tx.Now)...))
+// addRun stores the run of a submission and returns true, or returns false if it exists. number is the id of its first
+// event. If events without a number precede it, the run has no number. parameters is the searchable text of its
+// parameters.
+func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, number int64, parameters string) (bool, error) {
+	return affected(tx.ExecContext(ctx, insertRunInto+`,
+			CASE WHEN EXISTS (SELECT 1 FROM events WHERE run = $1 AND run_number = 0 AND run <> '') THEN 0 ELSE CAST($18 AS BIGINT) END)
+		ON CONFLICT (id) DO NOTHING`, append(runValues(run, "", parameters, tx.Now), number)...))
 }
 
-const insertRun = `
-		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words, parameters, logs_only)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`
+const insertRunInto = `
+		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words, parameters, logs_only, number)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17`
 
-// runValues returns the values of insertRun.
+// runValues returns the values of insertRunInto.
 func runValues(run ledger.Run, journal, parameters string, now time.Time) []any {
 	return []any{
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
@@ -81,35 +83,44 @@ func storeRun(
 	return tx.Queue(ctx, storeRunText, append(runValues(stored, journal, "", tx.Now), bool(source))...)
 }
 
-// storeReported is storeRun for a run in an event, which withoutValues has put under its datacenter. An UPDATE writes
-// all indexes with a column in its SET list, also if the value stays the same. It therefore omits the columns that the
-// stored run already has: normally the names, and until the end of a run also the end and the failure.
+// storeReported is storeRun for a run that withoutValues has put under its datacenter. An UPDATE writes all indexes with
+// a column in its SET list, also if the value stays the same. It therefore omits the columns that the stored run already
+// has: normally the names, and until the end of a run also the end and the failure.
 func storeReported(
 	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, reported encoded[writ.Run],
-	known map[writ.RunID]storedRun,
+	known map[writ.RunID]storedRun, source reportSource,
 ) error {
 	run := reported.value
 	stored, ok := known[run.ID]
 	if !ok || stored.script != selectable(run.Script) || stored.deployment != selectable(run.Deployment) {
-		return storeRun(ctx, tx, datacenter, journal, run, fromEvent)
+		return storeRun(ctx, tx, datacenter, journal, run, source)
+	}
+	if stored.accepted != 0 && source == fromAnswer {
+		return nil
 	}
 	set := `
 		UPDATE runs
-		SET state = $1, accepted = $2, body = $3, journal = $4, words = $5`
-	where := `
-		WHERE id = $6 AND datacenter = $7`
+		SET state = $1, body = $2, journal = $3, words = $4`
+	args := []any{string(run.State), reported.json, journal, wordsOf(run)}
+	add := func(columns string, values ...any) {
+		for column := range strings.FieldsSeq(columns) {
+			set += fmt.Sprintf(", %s = $%d", column, len(args)+1)
+			args, values = append(args, values[0]), values[1:]
+		}
+	}
+	if accepted := micros(run.Accepted); accepted != stored.accepted {
+		add("accepted", accepted)
+	}
 	ended := endOf(ledger.State(run.State), run.Ended, tx.Now)
-	args := []any{
-		string(run.State), micros(run.Accepted), reported.json, journal, wordsOf(run), string(run.ID), string(datacenter),
-	}
 	if failure := failureCode(run); ended != stored.ended || failure != "" || stored.failure != "" {
-		set += `, ended = $8, failure = $9, failed_operation = ''`
-		args = append(args, ended, failure)
+		add("ended failure failed_operation", ended, failure, "")
 	}
-	return tx.Queue(ctx, set+where, args...)
+	set += fmt.Sprintf(`
+		WHERE id = $%d AND datacenter = $%d`, len(args)+1, len(args)+2)
+	return tx.Queue(ctx, set, append(args, string(run.ID), string(datacenter))...)
 }
 
-const storeRunText = insertRun + `
+const storeRunText = insertRunInto + `, 0)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, accepted = excluded.accepted, ended = excluded.ended,
 			body = excluded.body, journal = excluded.journal, script = excluded.script, deployment = excluded.deployment,
 			failure = excluded.failure, failed_operation = '', words = excluded.words

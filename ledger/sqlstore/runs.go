@@ -119,8 +119,12 @@ func (s *runTable) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.
 }
 
 // lastStored is the time at which the last event of a run was stored, or 0. It ignores log lines, which are no sign of
-// progress. A run has at most scripts.MaxLogLines log lines, which bounds the rows read.
-const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id AND topic <> 'log' ORDER BY events.id DESC LIMIT 1), 0)"
+// progress. A run has at most scripts.MaxLogLines log lines, which bounds the rows read. Each part uses its own index.
+const lastStored = `COALESCE(
+	(SELECT stored FROM events WHERE run_number = runs.number AND run_number > 0 AND topic <> 'log'
+		ORDER BY events.id DESC LIMIT 1),
+	(SELECT stored FROM events WHERE events.run = runs.id AND run_number = 0 AND events.run <> '' AND topic <> 'log'
+		ORDER BY events.id DESC LIMIT 1), 0)`
 
 // CountRuns counts the selected runs. With a text, it counts those among the newest ledger.MaxExamined. In a large ledger,
 // the numbers of ended runs may be some seconds old, see endedCounts.

@@ -226,6 +226,38 @@ func TestEventsOfAnEarlierVersionGetTheirProject(t *testing.T) {
 	})
 }
 
+// The list of a run has events from before and after an upgrade. The ids of events continue after the last reserved id,
+// and the shares include earlier bytes.
+func TestRunsOfAnEarlierVersionKeepTheirEvents(t *testing.T) {
+	onBoth(t, func(t *testing.T, path string) {
+		ofVersion(t, path, "0021",
+			`INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body) VALUES ('r1', 'dc', 'shop', '', '', 'running', 1, 1, 0, '{}')`,
+			`INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, body)
+				VALUES (1, 'dc', 'j', 1, 1, 'call', 'r1', '{}'), (2, 'dc', 'j', 2, 1, 'log', 'r1', '{}'), (3, 'dc', 'j', 3, 1, 'node', '', '{}')`,
+			`INSERT INTO journals (datacenter, journal, seq, at) VALUES ('dc', 'j', 4, 1)`, `UPDATE counters SET value = 4 WHERE name = 'event'`,
+			`INSERT INTO shares (datacenter, kind, day, bytes) VALUES ('dc', 'events', 1, 5000000)`)
+		s := open(t, path)
+		defer s.Close()
+		if heard, err := s.LastHeard(t.Context(), "r1"); err != nil || !heard["r1"].Equal(time.UnixMicro(1)) {
+			t.Errorf("last heard: %v, %v", heard, err)
+		}
+		call := writ.Call{Run: "r1", Seq: 1, State: writ.CallRunning}
+		if err := s.StoreEvents(t.Context(), "dc", []writ.Event{{Journal: "j", Seq: 5, Call: &call}}); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := sqlstore.WithoutRecentEvents(s).Events(t.Context(), 0, ledger.EventFilter{Run: "r1"}, 10)
+		if err != nil || len(got) != 3 || got[0].ID != 1 || got[1].ID != 2 || got[2].ID != 5 {
+			t.Errorf("events of the run: %+v, %v", got, err)
+		}
+		if heard, err := s.LastHeard(t.Context(), "r1"); err != nil || time.Since(heard["r1"]) > time.Hour {
+			t.Errorf("last heard: %v, %v", heard, err)
+		}
+		if shares, err := s.Shares(t.Context()); err != nil || shares["dc"] <= 5_000_000 || shares["dc"] > 5_010_000 {
+			t.Errorf("shares: %v, %v", shares, err)
+		}
+	})
+}
+
 // An upgrade assigns each hour of usage to the month in which it starts, including month ends, leap years and
 // centuries.
 func TestUsageOfAnEarlierVersionIsInItsMonths(t *testing.T) {

@@ -97,7 +97,11 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 		State:   ledger.StateWaiting,
 		Created: in.Received,
 	}
-	added, err := addRun(ctx, tx, run, "", parametersOf(in.Params))
+	id, err := nextEventIDs(ctx, tx, 1)
+	if err != nil {
+		return err
+	}
+	added, err := addRun(ctx, tx, run, id, parametersOf(in.Params))
 	if err != nil {
 		return err
 	}
@@ -111,7 +115,7 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 			return err
 		}
 	}
-	return addSubmissionEvent(ctx, tx, *stored)
+	return addEvent(ctx, tx, submissionEvent(tx, id, *stored))
 }
 
 func submission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest) (writ.Submission, error) {

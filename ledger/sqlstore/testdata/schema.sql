@@ -29,16 +29,18 @@ CREATE TABLE events (
 	topic TEXT NOT NULL,
 	run TEXT NOT NULL,
 	body TEXT NOT NULL
-, project TEXT NOT NULL DEFAULT '');
+, project TEXT NOT NULL DEFAULT '', run_number BIGINT NOT NULL DEFAULT 0);
+
+CREATE INDEX events_of_numbered_run ON events (run_number, id) WHERE run_number > 0;
 
 CREATE INDEX events_of_project ON events (project, id);
 
-CREATE INDEX events_of_run ON events (run, id);
+CREATE INDEX events_of_run ON events (run, id) WHERE run_number = 0 AND run <> '';
 
 CREATE TABLE journals (
 	datacenter TEXT NOT NULL,
 	journal TEXT NOT NULL,
-	seq BIGINT NOT NULL, at BIGINT NOT NULL DEFAULT 0,
+	seq BIGINT NOT NULL, at BIGINT NOT NULL DEFAULT 0, day BIGINT NOT NULL DEFAULT 0, event_bytes BIGINT NOT NULL DEFAULT 0, run_bytes BIGINT NOT NULL DEFAULT 0,
 	PRIMARY KEY (datacenter, journal)
 );
 
@@ -121,11 +123,11 @@ CREATE TABLE runs (
 	accepted BIGINT NOT NULL,
 	ended BIGINT NOT NULL,
 	body TEXT NOT NULL
-, journal TEXT NOT NULL DEFAULT '', script TEXT NOT NULL DEFAULT '', deployment TEXT NOT NULL DEFAULT '', failure TEXT NOT NULL DEFAULT '', failed_operation TEXT NOT NULL DEFAULT '', words TEXT NOT NULL DEFAULT '', parameters TEXT NOT NULL DEFAULT '', logs_only BOOLEAN NOT NULL DEFAULT FALSE);
+, journal TEXT NOT NULL DEFAULT '', script TEXT NOT NULL DEFAULT '', deployment TEXT NOT NULL DEFAULT '', failure TEXT NOT NULL DEFAULT '', failed_operation TEXT NOT NULL DEFAULT '', words TEXT NOT NULL DEFAULT '', parameters TEXT NOT NULL DEFAULT '', logs_only BOOLEAN NOT NULL DEFAULT FALSE, number BIGINT NOT NULL DEFAULT 0);
 
 CREATE INDEX runs_by_datacenter ON runs (datacenter, created, id);
 
-CREATE INDEX runs_by_deployment ON runs (deployment, created, id);
+CREATE INDEX runs_by_deployment ON runs (deployment, created, id) WHERE deployment <> '';
 
 CREATE INDEX runs_by_failure ON runs (created, failure, failed_operation, project) WHERE failure <> '';
 
@@ -141,7 +143,7 @@ CREATE INDEX runs_ended_by_datacenter ON runs (datacenter, state, created, id, p
 	WHERE ended > 0;
 
 CREATE INDEX runs_ended_by_deployment ON runs (deployment, state, created, id)
-	WHERE ended > 0;
+	WHERE ended > 0 AND deployment <> '';
 
 CREATE INDEX runs_ended_by_project ON runs (project, state, created, id, logs_only, ended)
 	WHERE ended > 0;
@@ -161,7 +163,7 @@ CREATE INDEX runs_of_deployment ON runs (datacenter, project, deployment, create
 
 CREATE INDEX runs_open ON runs (datacenter, id) WHERE ended = 0 AND accepted <> 0;
 
-CREATE INDEX runs_open_by_state ON runs (state, created, id, project, logs_only, datacenter, signer, script, deployment, ended)
+CREATE INDEX runs_open_by_state ON runs (state, created, id, project, logs_only, datacenter, signer, script, deployment, ended, number)
 	WHERE ended = 0;
 
 CREATE TABLE shares (
