@@ -51,6 +51,7 @@ func TestRunListsReadOnlyListedRuns(t *testing.T) {
 		"of a signer":                   {ledger.RunFilter{Signer: "alice"}, "runs_by_signer (", 1},
 		"without readers of logs":       {ledger.RunFilter{WithoutLogs: true}, "runs_newest", 1},
 		"of a state without them":       {ledger.RunFilter{States: failed, WithoutLogs: true}, "runs_ended_by_state (", 1},
+		"silent":                        {ledger.RunFilter{Silent: time.Now(), WithoutLogs: true}, "runs_open_by_state (state=?", 3},
 	} {
 		for i := range tt.filter.Projects {
 			if tt.filter.Projects[i] == "" {

@@ -86,8 +86,11 @@ func listPart(q *query, columns string, filter ledger.RunFilter, p ledger.Page, 
 }
 
 // partsOf splits a filter into filters of one state and one project. It does not split by project if that would exceed
-// maxParts.
+// maxParts. A filter of silent runs is split by the open states, because the index of open runs begins with the state.
 func partsOf(filter ledger.RunFilter) []ledger.RunFilter {
+	if !filter.Silent.IsZero() && len(filter.States) == 0 {
+		filter.States = openStates
+	}
 	parts := []ledger.RunFilter{filter}
 	if states := len(filter.States); states > 1 {
 		parts = nil
