@@ -57,16 +57,38 @@ type Call struct {
 	stored kept  // as in the journal
 }
 
+// The keys of rows consist of slots of slotCalls keys. The number of a run is its first slot. Earlier versions gave each
+// run one slot, with numbers below firstLong. Now each run has longSlots slots.
+const (
+	slotCalls = 4096
+	firstLong = 1 << 32 // migration 0024 sets the counter to it
+	longSlots = 32
+)
+
 // MaxCalls limits the calls of a run: the keys of its rows have room for this number. The limit for submissions is
-// lower.
-const MaxCalls = 4095
+// lower. A run of an earlier version may have slotCalls - 1 calls.
+const MaxCalls = longSlots*slotCalls - 1
+
+// slotsOf returns the number of slots of the run with this number.
+func slotsOf(run int64) int64 {
+	if run < firstLong {
+		return 1
+	}
+	return longSlots
+}
 
 // In assigns a new call to a run.
 func (c *Call) In(r *Run) { c.Run, c.Project, c.place = r.ID, r.Project, place(r.number, c.Seq) }
 
 // place returns the key of a call's row. Runs are numbered as they are accepted, so rows that are active at the same
 // time are adjacent and a commit changes few pages.
-func place(run int64, seq int) int64 { return run*(MaxCalls+1) + int64(seq) }
+func place(run int64, seq int) int64 { return run*slotCalls + int64(seq) }
+
+// hasRoom reports whether the run of a call has the place of the call.
+func (c *Call) hasRoom() bool {
+	number := (c.place - int64(c.Seq)) / slotCalls
+	return c.Seq > 0 && int64(c.Seq) < slotsOf(number)*slotCalls
+}
 
 // WasOpen reports whether the call was open when it was read.
 func (c *Call) WasOpen() bool { return c.stored.state != "" && !c.stored.state.Ended() }

@@ -17,6 +17,9 @@ func (tx *Tx) PutCall(c *Call) error {
 		}
 		c.place = place(number, c.Seq)
 	}
+	if !c.hasRoom() {
+		return fmt.Errorf("run %s has no place for call %d", c.Run, c.Seq)
+	}
 	body, err := encodeCall(c)
 	if err == nil {
 		body, err = tx.withCode("calls", body, c.place)
@@ -113,7 +116,7 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) { return tx.CallsAfter(run,
 
 // CallsAfter returns the calls of a run after seq, in order.
 func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
-	calls, err := tx.calls(callsOf, string(run), MaxCalls+1, seq)
+	calls, err := tx.calls(callsOf, string(run), seq)
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +136,11 @@ func (tx *Tx) refuseCall(c *Call) error {
 	return tx.codes.refuse("calls", []any{c.place})
 }
 
-const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number FROM runs WHERE id = $1) * $2 + $3
-	AND place < ((SELECT number FROM runs WHERE id = $1) + 1) * $2 ORDER BY place`
+const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number * 4096 + $2 FROM runs WHERE id = $1)
+	AND place < (SELECT ` + endOfPlaces + ` FROM runs WHERE id = $1) ORDER BY place`
+
+// endOfPlaces is the place after the last place of a run, as SQL: place(number+slotsOf(number), 0).
+const endOfPlaces = `(number + CASE WHEN number < 4294967296 THEN 1 ELSE 32 END) * 4096`
 
 // LeftCalls returns the calls on a resource that were placed and did not succeed, newest first. They may have left
 // partial effects on their nodes.

@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -156,10 +155,9 @@ func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 }
 
 // firstCalls selects the first calls of a deleted run.
-var firstCalls = fmt.Sprintf(` FROM calls WHERE place > (SELECT number FROM forgotten WHERE run = $1) * %d
-	AND place < ((SELECT number FROM forgotten WHERE run = $1) + 1) * %[1]d
-	AND place < (SELECT MIN(place) FROM calls WHERE place > (SELECT number FROM forgotten WHERE run = $1) * %[1]d) + $2`,
-	MaxCalls+1)
+const firstCalls = ` FROM calls WHERE place > (SELECT number * 4096 FROM forgotten WHERE run = $1)
+	AND place < (SELECT ` + endOfPlaces + ` FROM forgotten WHERE run = $1)
+	AND place < (SELECT MIN(place) FROM calls WHERE place > (SELECT number * 4096 FROM forgotten WHERE run = $1)) + $2`
 
 // framesOf returns the distinct frames of the results of calls.
 func framesOf(calls []*Call) []string {

@@ -109,7 +109,7 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	if err != nil || !added {
 		return false, err
 	}
-	if err := tx.QueryRowContext(tx.ctx, `UPDATE run_counter SET number = number + 1 RETURNING number`).Scan(
+	if err := tx.QueryRowContext(tx.ctx, `UPDATE run_counter SET number = number + $1 RETURNING number`, longSlots).Scan(
 		&r.number); err != nil {
 		return false, err
 	}

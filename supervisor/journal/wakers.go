@@ -187,7 +187,7 @@ func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found 
 
 // openRows returns the open calls of the run with this number, in order.
 func (tx *Tx) openRows(run int64) ([]openRow, error) {
-	rows, err := tx.QueryContext(tx.ctx, openRows, place(run, 0), place(run+1, 0))
+	rows, err := tx.QueryContext(tx.ctx, openRows, place(run, 0), place(run+slotsOf(run), 0))
 	return sqldb.List(rows, err, func(row *sql.Rows) (r openRow, err error) {
 		err = row.Scan(&r.seq, &r.place, &r.state, &r.node, &r.claimed, &r.ready, &r.retryAt)
 		return r, err
