@@ -22,7 +22,7 @@ const (
 	// MaxDeadline limits the deadline of a run.
 	MaxDeadline = 7 * 24 * time.Hour
 	// MaxCalls limits the calls of a run.
-	MaxCalls = 2000
+	MaxCalls = 10_000
 	// MaxSecrets limits the secrets of a run.
 	MaxSecrets = 64
 	// MaxImages limits the images of a run that come from registries.

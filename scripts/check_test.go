@@ -139,10 +139,10 @@ var wrong = []struct {
 	{use + `a := r.secret("DB"); b := r.secret("db@3"); c := r.secret(1); d := r.secret()`, []string{"W0114 2:15", "W0114 2:36", "W0103 2:59", "W0102 2:68"}},
 
 	// Calls of a run.
-	{use + "for i := 0; i < 2001; i++ { n.ping() }\nm.get(r.id); v.get(\"v\")", []string{"W0115 2:1"}},
-	{use + "n.ping()\nfor i := 10; i > 0; i -= 3 { for x in range(0, 500) { n.ping({}, {node: \"n\" + i + x}) } }\nm.get(r.id); v.get(\"v\")", []string{"W0115 3:1"}},
-	{use + "for i := 0; i < 2000; i++ { n.ping() }; m.get(r.id); for x in [] { v.get(x) }", []string{"W0115 2:41"}},
-	{use + "for i := 0; i < 2000; i++ { if m.get(\"m\").err { n.ping(); v.get(\"v\") } }; r.log(1)", nil},
+	{use + "for i := 0; i < 10001; i++ { n.ping() }\nm.get(r.id); v.get(\"v\")", []string{"W0115 2:1"}},
+	{use + "n.ping()\nfor i := 10; i > 0; i -= 3 { for x in range(0, 2600) { n.ping({}, {node: \"n\" + i + x}) } }\nm.get(r.id); v.get(\"v\")", []string{"W0115 3:1"}},
+	{use + "for i := 0; i < 10000; i++ { n.ping() }; m.get(r.id); for x in [] { v.get(x) }", []string{"W0115 2:41"}},
+	{use + "for i := 0; i < 10000; i++ { if m.get(\"m\").err { n.ping(); v.get(\"v\") } }; r.log(1)", nil},
 	{use + "for i := 0; i < 9000; i++ { if m.get(\"m\").err { break }; n.ping(); v.get(\"v\") }; r.log(1)", nil},
 	{use + "for i := 0; i < 9000; i++ { if i > 5 { continue }; m.get(\"m\"); n.ping(); v.get(\"v\") }; r.log(1)", nil},
 	{use + "for i := 0; i < 9000; i++ { m.get(\"m\"); n.ping(); v.get(\"v\"); i = 9000 }; r.log(1)", nil},
@@ -254,7 +254,7 @@ func modules() []string {
 func TestModulesMayEndAScriptEarly(t *testing.T) {
 	r := check.Check(scripts.Bundle{
 		Main: scripts.Source{Name: "main.tengo", Text: []byte("stop := import(\"stop\")\nn := import(\"node\")\nstop(n.ping().err)\n" +
-			"for i := 0; i < 2001; i++ { n.ping() }\n")},
+			"for i := 0; i < 10001; i++ { n.ping() }\n")},
 		Modules: []scripts.Source{{Name: "stop", Text: []byte("r := import(\"run\")\nexport func(wrong) {\n\tif wrong { r.fail(\"no\") }\n}\n")}},
 	})
 	if !r.OK() {

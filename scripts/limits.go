@@ -9,7 +9,9 @@ const (
 
 // Limits of a run. They limit counts, not times, so every pass of a run exceeds a limit at the same place.
 const (
-	MaxCalls     = 2_000    // calls of a run
+	MaxCalls     = 10_000   // calls of a run
+	UsualCalls   = 2_000    // calls of a run if its signer gives no other limit
+	MaxOpenCalls = 2_000    // the last calls of a run, which may be open: a call waits until all before them have ended
 	MaxArguments = 64 << 10 // bytes of the arguments of a call, encoded
 	MaxResult    = 64 << 10 // bytes of the values of a result, and of a run's output
 	MaxJournal   = 4 << 20  // bytes of the arguments and results of a run's calls

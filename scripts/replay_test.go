@@ -79,6 +79,7 @@ func replay(t *testing.T, number int) (scripts.Outcome, int) {
 	if err != nil {
 		fail("%v", err)
 	}
+	p.MaxOpen = number % 4 * (1 + number%3)
 	o, w := play(t, p, in, chance)
 	for len(w.open) > 0 {
 		w.answer(0)

@@ -143,6 +143,7 @@ func TestSuspendedPassEqualsReplay(t *testing.T) {
 		if err != nil {
 			rt.Fatalf("%v\n%s", err, bundle.Main.Text)
 		}
+		p.MaxOpen = draws(rt, "open calls", 6) // without a limit at 0
 		in := everything()
 		in.Params = map[string]any{"count": int64(2), "zones": []any{"a", "b"}}
 		in.MaxCalls = 40

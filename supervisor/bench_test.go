@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,8 @@ import (
 	"writ/runner/queue"
 	"writ/runner/queue/redisqueue"
 	"writ/scripts/evaluator"
+	"writ/supervisor/journal"
+	"writ/supervisor/workflow"
 )
 
 // stepsScript makes ten sequential calls.
@@ -161,6 +164,52 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
+// BenchmarkLongRun measures one run of WRIT_BENCH_CALLS sequential calls, 10,000 if unset. It reports the CPU time of a
+// call in the first and in the last tenth of the run.
+func BenchmarkLongRun(b *testing.B) {
+	s := newBenchmarkSim(b, "children")
+	calls, _ := strconv.Atoi(os.Getenv("WRIT_BENCH_CALLS"))
+	calls = cmp.Or(calls, 10_000)
+	p := s.payload(fmt.Sprintf("node := import(\"node\")\nfor i := 0; i < %d; i++ { node.ping().err }\n", calls))
+	p.MaxCalls, p.Deadline = calls, 24*time.Hour
+	for b.Loop() {
+		p.Nonce = identity.NewNonce()
+		run, err := s.Submit(b.Context(), s.signPayload(p))
+		if err != nil {
+			b.Fatal(err)
+		}
+		marks := []int{0, calls / 10, calls * 9 / 10, calls}
+		var at []map[string]time.Duration
+		var took []time.Time
+		for _, n := range marks {
+			for s.countCalls(run.ID) < n {
+				time.Sleep(20 * time.Millisecond)
+			}
+			at, took = append(at, usedCPU(b)), append(took, time.Now())
+		}
+		<-s.ends(run.ID)
+		for name := range at[3] {
+			first, last := at[1][name]-at[0][name], at[3][name]-at[2][name]
+			b.ReportMetric(float64(first.Microseconds())*10/float64(calls), name+"-first-µs/call")
+			b.ReportMetric(float64(last.Microseconds())*10/float64(calls), name+"-last-µs/call")
+		}
+		b.ReportMetric(float64(took[1].Sub(took[0]).Microseconds())*10/float64(calls), "wall-first-µs/call")
+		b.ReportMetric(float64(took[3].Sub(took[2]).Microseconds())*10/float64(calls), "wall-last-µs/call")
+	}
+}
+
+// countCalls returns the number of calls of a run.
+func (s *benchmarkSim) countCalls(id writ.RunID) (n int) {
+	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) error {
+		return tx.QueryRowContext(s.t.Context(), `SELECT COALESCE(MAX(place) % 4096 + (MAX(place) / 4096 - (SELECT number FROM runs WHERE id = $1)) * 4096, 0)
+			FROM calls WHERE place > (SELECT number * 4096 FROM runs WHERE id = $1)`, string(id)).Scan(&n)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
 // reportTimes reports the median and the 99th percentile.
 func reportTimes(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
@@ -246,7 +295,7 @@ func (s *sim) watchEnds() func(writ.RunID) <-chan struct{} {
 func BenchmarkPreview(b *testing.B) {
 	s := newBenchmarkSim(b, "memory")
 	p := writ.Proposal{Project: theProject}
-	for i := range identity.MaxCalls {
+	for i := range workflow.MaxPreviewed {
 		p.Calls = append(p.Calls, writ.ProposedCall{Operation: "herodb.create", Name: fmt.Sprintf("db-%d", i), Args: map[string]any{"memory_mib": int64(16)}})
 	}
 	before := usedCPU(b)
@@ -255,5 +304,5 @@ func BenchmarkPreview(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	reportCPU(b, before, identity.MaxCalls*b.N)
+	reportCPU(b, before, workflow.MaxPreviewed*b.N)
 }

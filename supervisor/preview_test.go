@@ -21,6 +21,7 @@ import (
 	"writ/scripts/interpreter"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/workflow"
 )
 
 // proposal plans a script as a client does, and encodes the proposal as a link does.
@@ -432,7 +433,7 @@ func TestLargestPlansArePreviewed(t *testing.T) {
 	s := newSim(t)
 	s.join("n1")
 	s.join("large", func(n *testNode) { n.capacity = writ.Capacity{CPUs: 1 << 14, MemoryMiB: 1 << 24, DiskGiB: 1 << 14} })
-	const most = scripts.MaxCalls
+	const most = workflow.MaxPreviewed
 	call := func(operation string, waits, after []int, args map[string]any) func(i int) writ.ProposedCall {
 		return func(i int) writ.ProposedCall {
 			return writ.ProposedCall{Operation: operation, Name: fmt.Sprint("v", i), Args: args, Waits: waits, After: after}

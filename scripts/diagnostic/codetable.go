@@ -189,16 +189,16 @@ run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB_PASSWORD: run.secret("db")}})`},
 
 	{CodeManyCalls, SeverityError, "more calls than a run may make",
-		"A run may make 2,000 calls. The loops of this script make more, so its run would fail after 2,000 of them. " +
+		"A run may make 10,000 calls. The loops of this script make more, so its run would fail after 10,000 of them. " +
 			"Divide the work among several runs: a parameter can select the part.",
 		`volume := import("volume")
-for i := 0; i < 2500; i++ {
+for i := 0; i < 12000; i++ {
 	volume.create("data-" + i, {size_gib: 1})
 }`,
-		`params := {from: {type: "int", default: 0, help: "0 or 1250"}}
+		`params := {from: {type: "int", default: 0, help: "0 or 6000"}}
 run := import("run")
 volume := import("volume")
-for i := 0; i < 1250; i++ {
+for i := 0; i < 6000; i++ {
 	volume.create("data-" + (run.params.from + i), {size_gib: 1})
 }`},
 }

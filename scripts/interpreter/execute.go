@@ -4,6 +4,7 @@
 package interpreter
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -31,6 +32,7 @@ type pass struct {
 
 	meter    meter
 	seq      int // of the last call
+	maxOpen  int // see scripts.MaxOpenCalls; 0 without a limit
 	bytes    int // of all results, and of the arguments of all calls so far
 	encoded  []byte
 	calls    []scripts.NewCall
@@ -65,7 +67,7 @@ var (
 // The script may make at most inputs.MaxCalls calls, and only of operations in inputs.Allow. The zero Inputs allow no
 // calls.
 func (p *Program) Pass(ctx context.Context, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
-	run := newPass(inputs)
+	run := p.newPass(inputs)
 	err := run.read(journal)
 	if err == nil {
 		err = run.evaluate(ctx, p)
@@ -76,8 +78,11 @@ func (p *Program) Pass(ctx context.Context, inputs scripts.Inputs, journal []scr
 	return run.outcome(err), nil
 }
 
-func newPass(inputs scripts.Inputs) *pass {
-	return &pass{inputs: inputs, meter: newMeter(), images: signedImages{named: inputs.Images}}
+func (p *Program) newPass(inputs scripts.Inputs) *pass {
+	return &pass{
+		inputs: inputs, meter: newMeter(), images: signedImages{named: inputs.Images},
+		maxOpen: cmp.Or(p.MaxOpen, scripts.MaxOpenCalls),
+	}
 }
 
 // read stores the journal in order. It sorts a copy if necessary.
@@ -170,6 +175,9 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if err := p.meter.burn(50 + int64(len(p.encoded))/16); err != nil {
 		return nil, err
 	}
+	if wait := p.awaitRoom(p.seq + 1); wait != nil {
+		return nil, wait
+	}
 	p.seq++
 	p.bytes += len(p.encoded)
 	if p.seq > scripts.MaxCalls {
@@ -218,6 +226,26 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	p.calls = append(p.calls, *call)
 	p.waiting.add(made, hash)
 	return made, nil
+}
+
+// awaitRoom waits before the new call seq until all calls but the last maxOpen have ended. Because each call has waited
+// in the same way, it suffices that one call has ended. It returns nil, or a suspension that ends the pass.
+func (p *pass) awaitRoom(seq int) error {
+	before := seq - p.maxOpen
+	switch {
+	case p.maxOpen == 0 || before < 1 || seq <= len(p.entries) || !p.isOpen(before) || p.waiting.until(before):
+		return nil
+	}
+	return &suspension{seq: before}
+}
+
+// isOpen reports whether a call of the pass has no result.
+func (p *pass) isOpen(seq int) bool {
+	if p.waiting != nil {
+		_, open := p.waiting.open[seq]
+		return open
+	}
+	return seq > len(p.entries) || p.entries[seq-1].State == scripts.EntryOpen
 }
 
 // outcome returns the outcome of a pass that ended with err.

@@ -91,14 +91,11 @@ func HandleFields(op *catalog.Operation) []string {
 	return append(op.Result.Names(), FieldErr)
 }
 
-// IndexGet reads a field. A wait is not returned as an error, because a VM that met an error cannot be reused. Instead
-// the VM stops before its next instruction.
+// IndexGet reads a field.
 func (h *handle) IndexGet(index tengo.Object) (tengo.Object, error) {
 	o, err := h.field(index)
 	if wait, ok := err.(*suspension); ok {
-		h.pass.suspended = wait
-		h.pass.vm.Abort()
-		return tengo.UndefinedValue, nil
+		return h.pass.suspend(wait), nil
 	}
 	return o, throw(err)
 }
@@ -223,8 +220,16 @@ func (h *handle) reason() *writ.Error {
 	return writ.Errorf(writ.CodeInternal, "the journal lacks the reason")
 }
 
-// suspension ends a pass that reads a missing result.
+// suspension ends a pass that reads a missing result, or that has too many open calls.
 type suspension struct{ seq int }
+
+// suspend ends the pass. A wait is not returned as an error to the VM, because a VM that met an error cannot be reused.
+// Instead the VM stops before its next instruction.
+func (p *pass) suspend(wait *suspension) tengo.Object {
+	p.suspended = wait
+	p.vm.Abort()
+	return tengo.UndefinedValue
+}
 
 func (s *suspension) Error() string { return fmt.Sprintf("waits for call %d", s.seq) }
 

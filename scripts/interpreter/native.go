@@ -48,6 +48,9 @@ func (c *callable) Call(args ...tengo.Object) (tengo.Object, error) {
 		}
 	}
 	o, err := c.native.call(c.pass, args)
+	if wait, ok := err.(*suspension); ok {
+		return c.pass.suspend(wait), nil
+	}
 	return o, throw(err)
 }
 

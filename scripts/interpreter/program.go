@@ -26,6 +26,8 @@ type Program struct {
 	globals   int
 	idle      atomic.Pointer[machine]
 	burned    atomic.Int64 // fuel of the last pass
+
+	MaxOpen int // if positive, it replaces scripts.MaxOpenCalls in a test
 }
 
 // binding identifies a constant that each pass replaces by its own object. Exactly one of native and imported is set.

@@ -53,7 +53,7 @@ func (w *waiting) until(seq int) bool { return w != nil && w.yield(seq) }
 func (p *Program) Begin(
 	ctx context.Context, inputs scripts.Inputs, journal []scripts.Entry,
 ) (scripts.Outcome, *Suspended, error) {
-	run := newPass(inputs)
+	run := p.newPass(inputs)
 	run.waiting = &waiting{open: make(map[int]openCall), known: len(journal)}
 	if err := run.read(journal); err != nil {
 		return run.outcome(err), nil, context.Cause(ctx)

@@ -35,6 +35,51 @@ func TestARunHasAPlaceForEachOfItsCalls(t *testing.T) {
 	})
 }
 
+// A run of an earlier version has a number below 2^32 and the rows of its calls next to the rows of the next run.
+//
+// Promise: Upgrades: Runs of a version with at most 2,000 calls in a run continue beside longer runs.
+// How: An earlier run keeps its number and its room, and new runs get numbers above all earlier ones.
+func TestRunsOfEarlierVersionsKeepTheirPlaces(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		on(t, path, ofVersion(t, "0023"), `UPDATE run_counter SET number = 7`)
+		j := open(t, path)
+		counter := func(tx *journal.Tx, number int64) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE run_counter SET number = $1`, number)
+			return err
+		}
+		put := func(id writ.RunID, seqs ...int) {
+			write(t, j, func(tx *journal.Tx) error {
+				for _, seq := range seqs {
+					if err := putFirst(tx, aCall(id, seq)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		const room = 4095
+		put("new", 1, room, room+1, journal.MaxCalls)
+		for number, id := range []writ.RunID{"old-0", "old-1", "old-2"} { // as the earlier version counted
+			write(t, j, func(tx *journal.Tx) error { return counter(tx, int64(number)+1-32) })
+			put(id, 1, room)
+		}
+		for id, last := range map[writ.RunID]int{"old-1": room, "new": journal.MaxCalls} {
+			err := j.Write(t.Context(), func(tx *journal.Tx) error { return putFirst(tx, aCall(id, last+1)) })
+			if err == nil {
+				t.Errorf("the run %s has a place for call %d", id, last+1)
+			}
+		}
+		for _, id := range []writ.RunID{"old-0", "old-1", "old-2"} {
+			if got := seqsOf(t, j, id); !slices.Equal(got, []int{1, room}) {
+				t.Errorf("the run %s has the calls %v", id, got)
+			}
+		}
+		if got, want := seqsOf(t, j, "new"), []int{1, room, room + 1, journal.MaxCalls}; !slices.Equal(got, want) {
+			t.Errorf("the new run has the calls %v, want %v", got, want)
+		}
+	})
+}
+
 func seqsOf(t *testing.T, j *journal.Journal, run writ.RunID) (seqs []int) {
 	t.Helper()
 	err := j.Read(t.Context(), func(tx *journal.Tx) error {

@@ -200,11 +200,11 @@ func TestCostOfPreviewGrowsWithItsCalls(t *testing.T) {
 	}
 }
 
-// growsWithCalls compares the CPU time of work with 250 calls and with the maximum of 2,000. With a linear cost it
+// growsWithCalls compares the CPU time of work with 250 calls and with 2,000, the maximum of open calls. With a linear cost it
 // takes eight times as long, and 64 times if each call is compared with all others.
 func growsWithCalls(t *testing.T, make func(n int) (work func())) {
 	t.Helper()
-	const few, many, most = 250, scripts.MaxCalls, 30
+	const few, many, most = 250, scripts.MaxOpenCalls, 30
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector uses any thread

@@ -24,6 +24,9 @@ type ProposedCall struct {
 	unknown []string // arguments with unknown values, in the order of the schema
 }
 
+// MaxPreviewed limits the calls of a preview, and so its memory and CPU time. A run may have more.
+const MaxPreviewed = scripts.MaxOpenCalls
+
 // ReadProposal validates the deployment, the targets and the calls of a proposal, which comes from an untrusted client.
 // Its calls are checked like the calls of a pass.
 func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
@@ -39,9 +42,9 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 	case len(p.Uses) > identity.MaxUses,
 		slices.ContainsFunc(p.Uses, func(name string) bool { return !writ.ValidName(name) }):
 		return nil, writ.Errorf(writ.CodeBadRequest, "uses are at most %d names of deployments", identity.MaxUses)
-	case len(p.Calls) > scripts.MaxCalls:
-		return nil, writ.Errorf(writ.CodeTooLarge, "the plan has %d calls; a run has at most %d", len(p.Calls),
-			scripts.MaxCalls)
+	case len(p.Calls) > MaxPreviewed:
+		return nil, writ.Errorf(writ.CodeTooLarge, "the plan has %d calls; a preview has at most %d", len(p.Calls),
+			MaxPreviewed)
 	}
 	calls := make([]ProposedCall, 0, len(p.Calls))
 	for i := range p.Calls {

@@ -114,7 +114,7 @@ func (o *own) prepare(order peer.Order) error {
 		group.Go(func() (err error) {
 			o.signed[i], err = o.clusters[i%len(o.clusters)].sign(client.Order{
 				Script: script, Params: map[string]any{"calls": int64(order.Calls)}, Expires: identity.DefaultValidity, Deadline: time.Hour,
-				MaxCalls: scripts.MaxCalls,
+				MaxCalls: scripts.UsualCalls,
 			})
 			return err
 		})

@@ -217,7 +217,7 @@ func (w *Waiting) oneMore(s *cluster, r *WaitingReport) error {
 // runOne submits a run that does not wait for others and returns its duration.
 func (w *Waiting) runOne(s *cluster) (time.Duration, error) {
 	order := client.Order{
-		Script: client.NewScript("more.tengo", []byte(moreScript)), Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.MaxCalls,
+		Script: client.NewScript("more.tengo", []byte(moreScript)), Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.UsualCalls,
 	}
 	signed, err := s.sign(order)
 	if err != nil {

@@ -197,7 +197,7 @@ func signExample(roster *identity.Roster, by *client.Person) ([]byte, error) {
 	}
 	order := client.Order{
 		Script: client.NewScript(demoScript, source), Datacenter: roster.Datacenters[0].ID, Project: project,
-		Expires: identity.DefaultValidity, Deadline: signing.DefaultDeadline, MaxCalls: scripts.MaxCalls,
+		Expires: identity.DefaultValidity, Deadline: signing.DefaultDeadline, MaxCalls: scripts.UsualCalls,
 	}
 	return order.Sign(roster, by)
 }

@@ -322,7 +322,7 @@ func nextCommand(env *cli.Env, p *planview.View, o *signing.OrderFlags) string {
 	if o.Deadline != signing.DefaultDeadline {
 		add("--deadline", o.Deadline.String())
 	}
-	if o.MaxCalls != scripts.MaxCalls {
+	if o.MaxCalls != scripts.UsualCalls {
 		add("--max-calls", fmt.Sprint(o.MaxCalls))
 	}
 	switch {

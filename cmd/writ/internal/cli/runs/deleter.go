@@ -43,7 +43,7 @@ func newDeleter(ctx context.Context, env *cli.Env, datacenter, deployment string
 	}
 	d.order = client.Order{
 		Datacenter: d.datacenter.ID, Deployment: identity.Deployment{Name: deployment},
-		Expires: identity.DefaultValidity, Deadline: signing.DefaultDeadline, MaxCalls: scripts.MaxCalls,
+		Expires: identity.DefaultValidity, Deadline: signing.DefaultDeadline, MaxCalls: scripts.UsualCalls,
 	}
 	d.order.Project, err = cli.ProjectOf(c, roster)
 	return d, err

@@ -141,7 +141,7 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 		"another deployment of the project whose resources the script may change; they keep their owner (repeatable)")
 	f.DurationVar(&o.Deadline, "deadline", DefaultDeadline, "time limit of the run")
 	cli.InRange(f, "deadline", &o.Deadline, time.Second, identity.MaxDeadline)
-	f.IntVar(&o.MaxCalls, "max-calls", scripts.MaxCalls, "maximum number of calls of the script")
+	f.IntVar(&o.MaxCalls, "max-calls", scripts.UsualCalls, "maximum number of calls of the script")
 	cli.InRange(f, "max-calls", &o.MaxCalls, 1, scripts.MaxCalls)
 	o.AddDeletions(c)
 	f.StringArrayVar(&o.Secrets, "secret", nil,

@@ -18,6 +18,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/api/apiclient"
 	"writ/identity"
+	"writ/scripts"
 )
 
 // projectAttacks lists the attacks of a deployer of a project in the datacenter.
@@ -147,10 +148,10 @@ func cancels(ctx context.Context, a *attacker) error {
 	})
 }
 
-// proposal returns a plan with the maximum number of calls.
+// proposal returns a plan with the maximum number of calls of a preview.
 func (a *attacker) proposal(project writ.ProjectID) ([]byte, error) {
 	p := writ.Proposal{Project: project}
-	for i := range identity.MaxCalls {
+	for i := range scripts.MaxOpenCalls {
 		p.Calls = append(p.Calls, writ.ProposedCall{
 			Operation: "herodb.create", Name: fmt.Sprintf("db-%d", i), Args: map[string]any{"memory_mib": 16}, Options: map[string]any{"node": "dc1-n1"},
 		})
