@@ -141,7 +141,7 @@ var wrong = []struct {
 	// Calls of a run.
 	{use + "for i := 0; i < 10001; i++ { n.ping() }\nm.get(r.id); v.get(\"v\")", []string{"W0115 2:1"}},
 	{use + "n.ping()\nfor i := 10; i > 0; i -= 3 { for x in range(0, 2600) { n.ping({}, {node: \"n\" + i + x}) } }\nm.get(r.id); v.get(\"v\")", []string{"W0115 3:1"}},
-	{use + "for i := 0; i < 10000; i++ { n.ping() }; m.get(r.id); for x in [] { v.get(x) }", []string{"W0115 2:41"}},
+	{use + "for i := 0; i < 10000; i++ { n.ping() }; m.get(r.id); for x in [] { v.get(x) }", []string{"W0115 2:42"}},
 	{use + "for i := 0; i < 10000; i++ { if m.get(\"m\").err { n.ping(); v.get(\"v\") } }; r.log(1)", nil},
 	{use + "for i := 0; i < 9000; i++ { if m.get(\"m\").err { break }; n.ping(); v.get(\"v\") }; r.log(1)", nil},
 	{use + "for i := 0; i < 9000; i++ { if i > 5 { continue }; m.get(\"m\"); n.ping(); v.get(\"v\") }; r.log(1)", nil},

@@ -42,6 +42,10 @@ type Inputs struct {
 	Prune    []string `json:"prune,omitempty"`
 	MaxCalls int      `json:"max_calls"`
 	Logged   int      `json:"-"` // the number of log lines from earlier passes, which this pass omits
+	// Settled is the number of first entries of the journal whose calls have ended. They are in order, and do not change
+	// between the passes of a run with equal Resumes. 0 is always correct.
+	Settled int `json:"-"`
+	Resumes int `json:"-"`
 }
 
 // Permit checks a new call against the signed header.

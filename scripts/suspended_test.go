@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"writ"
 	"writ/internal/test/testenv"
 	"writ/scripts"
 	"writ/scripts/interpreter"
@@ -314,5 +315,36 @@ func BenchmarkSuspendedWaits(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A pass that waits because of its open calls goes on when the oldest of them has ended. A script at the limit of its
+// signature fails at once.
+func TestPassWithManyOpenCallsWaits(t *testing.T) {
+	p := compile(t, bundleOf(imports+`for i := 0; i < 7; i++ { node.ping() }; run.log("end")`))
+	p.MaxOpen = 3
+	in := everything()
+	s := &sequel{t: t, program: p, inputs: in}
+	w := &fixture{}
+	for made := 3; made <= 7; made++ {
+		o := s.pass(w.journal)
+		if w.take(t, o.Calls); len(w.calls) != made {
+			t.Fatalf("%d calls are made with %d results, want %d", len(w.calls), made-3, made)
+		}
+		if made < 7 && (o.Status != scripts.Waiting || o.Waiting[0] != made-2) || made == 7 && o.Status != scripts.Completed {
+			t.Fatalf("after %d calls: %+v", made, o)
+		}
+		if made < 7 && s.pass(w.journal).Calls != nil {
+			t.Fatal("it makes a call while the oldest call is open")
+		}
+		w.answer(0)
+	}
+	if s.refused > 0 {
+		t.Errorf("%d suspended passes were refused", s.refused)
+	}
+	in.MaxCalls = 3
+	s = &sequel{t: t, program: p, inputs: in}
+	if o := s.pass(nil); o.Status != scripts.Failed || o.Failure.Code != writ.CodeScriptLimit {
+		t.Errorf("after the limit of its signature: %+v", o)
 	}
 }

@@ -111,7 +111,7 @@ func attackFiles(t *testing.T) []attack {
 
 func (a attack) run(t *testing.T, pool *evaluator.Pool) error {
 	inputs := everything
-	inputs.MaxCalls = scripts.MaxCalls
+	inputs.MaxCalls = scripts.UsualCalls
 	inputs.Allow = []string{"node.ping", "node.facts", "volume.create", "container.exec", "machine.create"}
 	used := cpuOf(pool)
 	plan, err := pool.Plan(t.Context(), a.bundle, inputs)

@@ -91,7 +91,7 @@ func launch(executable string) (*child, error) {
 		_ = theirs.Close()
 	}
 	return &child{cmd: cmd, in: ends[0][1], out: ends[1][0], deaths: ends[2][0],
-		journals: journals{most: maxJournals}}, nil
+		journals: journals{most: maxJournals, whole: keptWhole}}, nil
 }
 
 // end kills the process if it is alive, waits for it, and returns the last text on its standard error.
@@ -115,7 +115,7 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 	for i, p := range passes {
 		c.version++
 		requests[i] = p.request
-		requests[i].Journal = c.journals.difference(p.request.Run, c.version, p.journal)
+		requests[i].Journal = c.journals.difference(p.request.Inputs, c.version, p.journal)
 		if requests[i].Journal.Base != 0 && c.journals.find(p.request.Run).inputs.same(p.request.Inputs) {
 			requests[i].Inputs = nil
 		}
@@ -145,7 +145,7 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 func (c *child) resend(ctx context.Context, p *passing, crowded func() bool) error {
 	c.version++
 	r := p.request
-	r.Journal = difference{Version: c.version, Count: len(p.journal), Entries: p.journal}
+	r.Journal = wholeJournal(r.Inputs, c.version, p.journal)
 	r.Yields = crowded != nil
 	return c.ask(ctx, []request{r}, crowded, func(_ int, a *answer) error {
 		if a.Outcome == nil && !a.Stopped {

@@ -85,7 +85,7 @@ func FuzzJournal(f *testing.F) {
 		}
 		parent, child := journals{most: maxJournals}, memory{journals: journals{most: maxJournals}, used: cpuUsed}
 		pass := func(version uint64, journal []scripts.Entry) *scripts.Outcome {
-			r := request{Program: script.Digest(), Bundle: &script, Run: inputs.Run, Inputs: &inputs, Journal: parent.difference(inputs.Run, version, journal)}
+			r := request{Program: script.Digest(), Bundle: &script, Run: inputs.Run, Inputs: &inputs, Journal: parent.difference(&inputs, version, journal)}
 			if r.Journal.Base != 0 {
 				r.Inputs = nil // unchanged
 			}

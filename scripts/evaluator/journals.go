@@ -19,6 +19,7 @@ const maxKept = 512
 // their own copies, so the parent knows which journals the child has and sends only differences.
 type journals struct {
 	most  int            // bytes
+	whole int            // see keptWhole
 	list  []*keptJournal // most recently used first
 	runs  map[writ.RunID]*keptJournal
 	bytes int
@@ -27,14 +28,23 @@ type journals struct {
 // memoryOfJournal is the approximate memory of a journal without its entries, in bytes.
 const memoryOfJournal = 256
 
+// keptWhole is the number of entries up to which a journal is kept whole. Of a longer journal, the settled entries are
+// dropped. A suspended pass does not need them, and without it the child asks for the whole journal.
+const keptWhole = scripts.MaxOpenCalls
+
 // keptJournal is the journal of a run's last pass.
 type keptJournal struct {
 	run     writ.RunID
 	version uint64
-	entries []scripts.Entry // by sequence number: entries[i].Seq == i+1
+	first   int             // number of dropped entries
+	entries []scripts.Entry // by sequence number: entries[i].Seq == first+i+1
 	bytes   int
 	inputs  keptInputs
+	resumes int // of the run
 }
+
+// count returns the number of entries, with the dropped ones.
+func (k *keptJournal) count() int { return k.first + len(k.entries) }
 
 // keptInputs are the inputs of a run's last pass. They rarely change between passes.
 type keptInputs struct{ those *scripts.Inputs } // nil if they are too big
@@ -76,45 +86,63 @@ type difference struct {
 	Base    uint64   // the version of the earlier journal; 0 if Entries is the whole journal
 	Version uint64   // of the later journal; a child gets each version once
 	Count   int      // number of entries of the later journal
+	Settled int      // see scripts.Inputs
+	Resumes int      // of the run
 	Entries []scripts.Entry
 }
 
 // find returns the journal of a run, or nil.
 func (j *journals) find(run writ.RunID) *keptJournal { return j.runs[run] }
 
+// wholeJournal returns the difference between no journal and a whole journal.
+func wholeJournal(in *scripts.Inputs, version uint64, journal []scripts.Entry) difference {
+	return difference{
+		Version: version, Count: len(journal), Settled: in.Settled, Resumes: in.Resumes, Entries: journal,
+	}
+}
+
 // difference returns the data that the child needs to make this journal from its last journal of the run.
-func (j *journals) difference(run writ.RunID, version uint64, journal []scripts.Entry) difference {
-	d := difference{Version: version, Count: len(journal), Entries: journal}
-	k := j.find(run)
-	if k == nil || len(journal) < len(k.entries) || !inOrder(journal) {
+func (j *journals) difference(in *scripts.Inputs, version uint64, journal []scripts.Entry) difference {
+	d := wholeJournal(in, version, journal)
+	k := j.find(in.Run)
+	if k == nil || len(journal) < k.count() || k.first > in.Settled || k.resumes != in.Resumes ||
+		!inOrder(journal, k.first) {
 		return d
 	}
 	d.Base, d.Entries = k.version, nil
-	for i := range journal {
-		if i >= len(k.entries) || !sameEntry(&journal[i], &k.entries[i]) {
+	for i := k.first; i < len(journal); i++ {
+		if i >= k.count() || !sameEntry(&journal[i], &k.entries[i-k.first]) {
 			d.Entries = append(d.Entries, journal[i])
 		}
 	}
 	return d
 }
 
-// apply applies a difference and returns the journal, which is valid until the next call. If the base of the difference
-// is missing, it returns false and does not change the journals. The parent must then send the whole journal.
+// apply applies a difference and returns the journal, which is valid until the next call. The journal is nil if some of
+// its entries were dropped. If the base of the difference is missing, apply returns false and does not change the
+// journals. The parent must then send the whole journal.
 func (j *journals) apply(run writ.RunID, d difference) (journal []scripts.Entry, ok bool) {
 	k := j.find(run)
 	switch {
 	case d.Base == 0 && len(d.Entries) == d.Count:
 		k = whole(run, d.Entries)
-	case d.Base == 0 || k == nil || k.version != d.Base || !k.fits(d):
+	case d.Base == 0 || k == nil || k.version != d.Base || k.resumes != d.Resumes || !k.fits(d):
 		return nil, false
 	}
 	j.forget(run)
 	if d.Base != 0 {
 		k.change(d.Entries)
 	}
-	k.version = d.Version
+	k.version, k.resumes = d.Version, d.Resumes
+	if k.first == 0 {
+		journal = k.entries
+	}
+	ordered := d.Base != 0 || inOrder(k.entries, 0)
+	if ordered {
+		k.drop(d.Settled, j.whole)
+	}
 	// An empty journal is not kept, because its next difference would be as long. A kept journal is in order already.
-	if len(k.entries) > 0 && k.bytes <= j.most && (d.Base != 0 || inOrder(k.entries)) {
+	if k.count() > 0 && k.bytes <= j.most && ordered {
 		if j.runs == nil {
 			j.runs = make(map[writ.RunID]*keptJournal)
 		}
@@ -125,7 +153,7 @@ func (j *journals) apply(run writ.RunID, d difference) (journal []scripts.Entry,
 	for j.bytes > j.most || len(j.list) > maxKept {
 		j.forget(j.list[len(j.list)-1].run)
 	}
-	return k.entries, true
+	return journal, true
 }
 
 // dropEnded drops the journal of a run whose script has ended: further passes are unlikely.
@@ -155,12 +183,25 @@ func whole(run writ.RunID, entries []scripts.Entry) *keptJournal {
 	return k
 }
 
+// drop drops the settled entries of a journal that is longer than `whole`. It drops many at once, because that moves the
+// other entries.
+func (k *keptJournal) drop(settled, whole int) {
+	n := min(settled-k.first, len(k.entries))
+	if k.count() <= whole || n < min(len(k.entries), whole/2) {
+		return
+	}
+	for i := range k.entries[:n] {
+		k.bytes -= memoryOfEntry(&k.entries[i])
+	}
+	k.first, k.entries = k.first+n, slices.Clone(k.entries[n:])
+}
+
 // fits reports whether the entries of d replace entries of the journal or extend it without a gap, and result in
 // d.Count entries.
 func (k *keptJournal) fits(d difference) bool {
-	count := len(k.entries)
+	count := k.count()
 	for i := range d.Entries {
-		if seq := d.Entries[i].Seq; seq < 1 || seq > count+1 {
+		if seq := d.Entries[i].Seq; seq <= k.first || seq > count+1 {
 			return false
 		}
 		count = max(count, d.Entries[i].Seq)
@@ -170,7 +211,7 @@ func (k *keptJournal) fits(d difference) bool {
 
 func (k *keptJournal) change(entries []scripts.Entry) {
 	for i := range entries {
-		at := entries[i].Seq - 1
+		at := entries[i].Seq - 1 - k.first
 		if at == len(k.entries) {
 			k.entries = append(k.entries, entries[i])
 		} else {
@@ -181,9 +222,9 @@ func (k *keptJournal) change(entries []scripts.Entry) {
 	}
 }
 
-// inOrder reports whether the entries of a journal are complete and in order.
-func inOrder(journal []scripts.Entry) bool {
-	for i := range journal {
+// inOrder reports whether the entries of a journal after the first ones are complete and in order.
+func inOrder(journal []scripts.Entry, first int) bool {
+	for i := first; i < len(journal); i++ {
 		if journal[i].Seq != i+1 {
 			return false
 		}

@@ -176,7 +176,7 @@ type memory struct {
 }
 
 func newMemory(used func() time.Duration) *memory {
-	return &memory{journals: journals{most: maxJournals}, suspended: suspendedPasses{most: maxSuspended}, used: used}
+	return &memory{journals: journals{most: maxJournals, whole: keptWhole}, suspended: suspendedPasses{most: maxSuspended}, used: used}
 }
 
 func (m *memory) answer(r *request) (*answer, error) {
@@ -225,10 +225,14 @@ func (m *memory) pass(r *request) (*answer, error) {
 	ctx, done := m.bound(r)
 	defer done()
 	outcome, err := m.suspended.evaluate(ctx, m.suspended.take(r.Run), c, inputs, &r.Journal, journal, r.Logged)
-	if errors.Is(err, errQuantum) {
+	switch {
+	case errors.Is(err, errPart):
+		m.journals.forget(r.Run)
+		return a, nil
+	case errors.Is(err, errQuantum):
 		a.Stopped = true
 		return a, nil
-	} else if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	m.journals.dropEnded(r.Run, &outcome)

@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"writ"
@@ -84,8 +85,12 @@ func (s *suspendedPasses) remove(i int) *suspendedPass {
 	return one
 }
 
+// errPart means that a pass needs the whole journal.
+var errPart = errors.New("the child has only a part of the journal")
+
 // evaluate runs a pass of a run. It continues the suspended pass `before` if that is possible; before may be nil. The
-// journal is the result of the difference d.
+// journal is the result of the difference d; it is nil if the child has only a part of it. Then a pass that does not
+// continue returns the error errPart.
 func (s *suspendedPasses) evaluate(
 	ctx context.Context, before *suspendedPass, c *compiled, inputs *scripts.Inputs, d *difference,
 	journal []scripts.Entry, logged int,
@@ -96,6 +101,9 @@ func (s *suspendedPasses) evaluate(
 		before.pass.Drop()
 		before = nil
 	}
+	if before == nil && journal == nil && d.Count > 0 {
+		return scripts.Outcome{}, errPart
+	}
 	if before == nil && (c.failure != nil || len(journal) < fewCalls && c.program.Burned() < leastSuspended) {
 		return c.pass(ctx, now, journal)
 	}
@@ -105,6 +113,9 @@ func (s *suspendedPasses) evaluate(
 	resumed := false
 	if before != nil {
 		outcome, next, resumed, err = before.pass.Resume(ctx, logged, d.Entries, d.Count)
+	}
+	if !resumed && journal == nil && d.Count > 0 {
+		return scripts.Outcome{}, errPart
 	}
 	if !resumed {
 		outcome, next, err = c.program.Begin(ctx, now, journal)

@@ -39,7 +39,7 @@ type twoSides struct {
 }
 
 func newTwoSides() *twoSides {
-	return &twoSides{parent: journals{most: maxJournals}, child: newMemory(func() time.Duration { return 0 })}
+	return &twoSides{parent: journals{most: maxJournals, whole: keptWhole}, child: newMemory(func() time.Duration { return 0 })}
 }
 
 // end ends the suspended passes, like the end of a child.
@@ -50,7 +50,7 @@ func (s *twoSides) pass(t testing.TB, b *scripts.Bundle, in scripts.Inputs, jour
 	t.Helper()
 	s.version++
 	r := request{Program: b.Digest(), Bundle: b, Run: in.Run, Inputs: &in, Logged: in.Logged, Yields: yields}
-	r.Journal = s.parent.difference(in.Run, s.version, journal)
+	r.Journal = s.parent.difference(&in, s.version, journal)
 	for range 2 {
 		frame, err := cbor.Marshal(&r)
 		if err != nil {
@@ -84,7 +84,7 @@ func (s *twoSides) pass(t testing.TB, b *scripts.Bundle, in scripts.Inputs, jour
 			return o
 		}
 		s.version++
-		r.Journal = difference{Version: s.version, Count: len(journal), Entries: journal}
+		r.Journal = wholeJournal(&in, s.version, journal)
 	}
 	t.Fatal("the child lacks data that it was sent")
 	return nil
@@ -126,6 +126,10 @@ func TestChildWithSuspendedPassesEqualsReplay(t *testing.T) {
 		if draw("tight", 3) == 0 {
 			s.child.suspended.most = 400 << 10 // two passes
 		}
+		if draw("long", 2) == 0 {
+			s.parent.whole = draw("whole", 6)
+			s.child.journals.whole = s.parent.whole
+		}
 		type run struct {
 			bundle  scripts.Bundle
 			inputs  scripts.Inputs
@@ -162,13 +166,19 @@ func TestChildWithSuspendedPassesEqualsReplay(t *testing.T) {
 			case 2:
 				s.end()
 				*s.child = *newMemory(s.child.used)
+				s.child.journals.whole = s.parent.whole
 			case 3:
 				r.journal = nil
+				r.inputs.Resumes++
 			case 4:
 				s.parent.forget(r.inputs.Run)
 			}
 			r.inputs.Logged += len(got.Logs)
 			journal := slices.Clone(r.journal)
+			if slices.ContainsFunc(journal[:min(r.inputs.Settled, len(journal))], func(e scripts.Entry) bool { return e.State == scripts.EntryFailed }) && draw("resumed", 8) == 0 {
+				r.inputs.Settled = 0
+				r.inputs.Resumes++
+			}
 			for _, c := range got.Calls {
 				journal = append(journal, scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen})
 			}
@@ -178,11 +188,14 @@ func TestChildWithSuspendedPassesEqualsReplay(t *testing.T) {
 					e.State, e.Error = scripts.EntryFailed, writ.Errorf(writ.CodeInjected, "told to fail")
 				case e.State == scripts.EntryOpen && draw("result", 2) == 0:
 					e.State, e.Values = scripts.EntrySucceeded, map[string]any{"hostname": fmt.Sprint("h", i), "path": "p", "uid": "u"}
-				case e.State == scripts.EntryFailed && draw("taken back", 6) == 0:
+				case e.State == scripts.EntryFailed && i >= r.inputs.Settled && draw("taken back", 6) == 0:
 					e.State, e.Error = scripts.EntryOpen, nil
 				}
 			}
 			r.journal = journal
+			for r.inputs.Settled = min(r.inputs.Settled, len(journal)); r.inputs.Settled < len(journal) && journal[r.inputs.Settled].State != scripts.EntryOpen; {
+				r.inputs.Settled++
+			}
 		}
 	})
 	t.Logf("%d of %d passes were resumed", resumed, passes)

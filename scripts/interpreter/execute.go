@@ -175,17 +175,23 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if err := p.meter.burn(50 + int64(len(p.encoded))/16); err != nil {
 		return nil, err
 	}
-	if wait := p.awaitRoom(p.seq + 1); wait != nil {
-		return nil, wait
-	}
-	p.seq++
+	seq := p.seq + 1
 	p.bytes += len(p.encoded)
-	if p.seq > scripts.MaxCalls {
+	if seq > scripts.MaxCalls {
 		return nil, errCalls
 	}
 	if p.bytes > scripts.MaxJournal {
 		return nil, errJournal
 	}
+	if seq > len(p.entries) {
+		if err := p.inputs.Permit(op, seq); err != nil {
+			return nil, err
+		}
+		if err := p.awaitRoom(seq); err != nil {
+			return nil, err
+		}
+	}
+	p.seq = seq
 	made := &handle{pass: p, op: op, seq: p.seq, name: request.resource(), later: request.later()}
 	if len(p.inputs.Prune) > 0 {
 		p.named.add(request, p.seq)
@@ -201,9 +207,6 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 			p.waiting.add(made, hash)
 		}
 		return made, nil
-	}
-	if err := p.inputs.Permit(op, p.seq); err != nil {
-		return nil, err
 	}
 	call, err := request.newCall(p.seq)
 	if err != nil {
@@ -233,7 +236,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 func (p *pass) awaitRoom(seq int) error {
 	before := seq - p.maxOpen
 	switch {
-	case p.maxOpen == 0 || before < 1 || seq <= len(p.entries) || !p.isOpen(before) || p.waiting.until(before):
+	case p.maxOpen == 0 || before < 1 || !p.isOpen(before) || p.waiting.until(before):
 		return nil
 	}
 	return &suspension{seq: before}

@@ -183,26 +183,27 @@ func programOf(run *journal.Run, payload *identity.Payload, bundle scripts.Bundl
 	}
 }
 
-// Pass evaluates the script of a run, given its calls and the number of its log lines.
+// Pass evaluates the script of a run, given its calls. The first `settled` calls have ended.
 func (s *Store) Pass(
-	ctx context.Context, run *journal.Run, calls []scripts.Entry, logged int,
+	ctx context.Context, run *journal.Run, calls []scripts.Entry, settled int,
 ) (scripts.Outcome, error) {
 	p, err := s.program(ctx, run)
 	if err != nil {
 		return scripts.Outcome{}, err
 	}
 	began := time.Now()
-	outcome, err := s.pass(ctx, p, calls, logged)
+	inputs := p.inputs
+	inputs.Logged, inputs.Settled, inputs.Resumes = run.Logs, settled, run.Resumes
+	outcome, err := s.pass(ctx, p, inputs, calls)
 	s.passes.record(ctx, time.Since(began), err)
 	return outcome, err
 }
 
 // pass evaluates a script. If the run has a signed plan, pass also plans the script, unless the plan is in memory. The
-// run fails before its first call if the two plans differ, and before any call that is not in the plan. logged is the
-// number of log lines that the outcome omits.
-func (s *Store) pass(ctx context.Context, p *program, journaled []scripts.Entry, logged int) (scripts.Outcome, error) {
-	inputs := p.inputs
-	inputs.Logged = logged
+// run fails before its first call if the two plans differ, and before any call that is not in the plan.
+func (s *Store) pass(
+	ctx context.Context, p *program, inputs scripts.Inputs, journaled []scripts.Entry,
+) (scripts.Outcome, error) {
 	if p.bound.IsZero() {
 		return s.Evaluator.Pass(ctx, p.bundle, inputs, journaled)
 	}

@@ -40,9 +40,9 @@ type Programs interface {
 	// MayAct checks that the journal still has the submission of a run as it was accepted, and that its signer may
 	// still run it. It returns a stop if the run must end, else nil.
 	MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error)
-	// Pass evaluates the script of a run, given its calls and the number of its log lines. The outcome has only new log
-	// lines.
-	Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, logged int) (scripts.Outcome, error)
+	// Pass evaluates the script of a run, given its calls. The first `settled` calls have ended. The outcome has only new
+	// log lines.
+	Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, settled int) (scripts.Outcome, error)
 }
 
 // Quota counts the open work of projects.

@@ -75,6 +75,16 @@ func (l *callList) anyOpen() bool {
 	return slices.ContainsFunc(l.live, func(c *journal.Call) bool { return !c.State.Ended() })
 }
 
+// settled returns the number of first calls that have ended.
+func (l *callList) settled() int {
+	for _, c := range l.live {
+		if !c.State.Ended() {
+			return c.Seq - 1
+		}
+	}
+	return len(l.all)
+}
+
 // bytes returns the total size of arguments and values.
 func (l *callList) bytes() (n int) {
 	for _, c := range l.all {

@@ -41,7 +41,7 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 		return nil, nil
 	}
 	t.calls.entries.update(t.calls.all, t.touched)
-	outcome, err := a.Programs.Pass(ctx, t.run, t.calls.entries.complete(t.calls.all), t.run.Logs)
+	outcome, err := a.Programs.Pass(ctx, t.run, t.calls.entries.complete(t.calls.all), t.calls.settled())
 	if err != nil { // the evaluator may still read the entries
 		t.calls.entries = nil
 	}
