@@ -23,16 +23,17 @@ func impossible(why string) error { return fmt.Errorf("%w: %s", ErrImpossible, w
 //
 // The text of the error contains no data from o.
 func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
+	count := inputs.First + len(journal)
 	inOrder := true
-	for i := min(inputs.Settled, len(journal)); i < len(journal); i++ {
+	for i := max(inputs.Settled-inputs.First, 0); i < len(journal); i++ {
 		seq := journal[i].Seq
-		if seq < 1 || seq > len(journal) {
+		if seq < 1 || seq > count {
 			if o.Status != Failed || len(o.Calls) > 0 {
 				return impossible("the journal is damaged, and the outcome does not report it")
 			}
-			return checkFailure(o.Failure, len(journal))
+			return checkFailure(o.Failure, count)
 		}
-		inOrder = inOrder && seq == i+1
+		inOrder = inOrder && seq == inputs.First+i+1
 	}
 	if !inOrder {
 		sorted := make([]Entry, len(journal))
@@ -42,15 +43,16 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 		journal = sorted
 	}
 	for i := range o.Calls {
-		if err := o.Calls[i].check(inputs, len(journal)+i+1); err != nil {
+		if err := o.Calls[i].check(inputs, count+i+1); err != nil {
 			return err
 		}
 	}
-	if err := o.checkEnd(journal); err != nil {
+	if err := o.checkEnd(inputs.First, journal); err != nil {
 		return err
 	}
-	if !ascending(o.Handled, len(journal)) ||
-		slices.ContainsFunc(o.Handled, func(seq int) bool { return journal[seq-1].State != EntryFailed }) {
+	if !ascending(o.Handled, count) || slices.ContainsFunc(o.Handled, func(seq int) bool {
+		return seq > inputs.First && journal[seq-1-inputs.First].State != EntryFailed
+	}) {
 		return impossible("it handled calls that have not failed")
 	}
 	if inputs.Logged+len(o.Logs) > MaxLogLines && len(o.Logs) > 0 ||
@@ -60,9 +62,10 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 	return nil
 }
 
-// checkEnd checks the status of the pass and the fields that belong to it.
-func (o *Outcome) checkEnd(journal []Entry) error {
-	calls := len(journal) + len(o.Calls)
+// checkEnd checks the status of the pass and the fields that belong to it. The journal begins after `first` calls.
+func (o *Outcome) checkEnd(first int, journal []Entry) error {
+	made := first + len(journal)
+	calls := made + len(o.Calls)
 	if o.Status != Completed && o.Output != nil || o.Status != Waiting && len(o.Waiting) > 0 ||
 		o.Status != Failed && o.Failure != nil {
 		return impossible("its fields contradict its status")
@@ -70,7 +73,7 @@ func (o *Outcome) checkEnd(journal []Entry) error {
 	switch o.Status {
 	case Waiting:
 		if len(o.Waiting) != 1 || !ascending(o.Waiting, calls) ||
-			o.Waiting[0] <= len(journal) && journal[o.Waiting[0]-1].State != EntryOpen {
+			o.Waiting[0] <= first || o.Waiting[0] <= made && journal[o.Waiting[0]-1-first].State != EntryOpen {
 			return impossible("it waits for a call that is not open")
 		}
 	case Completed:

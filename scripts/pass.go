@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"writ"
@@ -42,10 +43,36 @@ type Inputs struct {
 	Prune    []string `json:"prune,omitempty"`
 	MaxCalls int      `json:"max_calls"`
 	Logged   int      `json:"-"` // the number of log lines from earlier passes, which this pass omits
+	Past     `json:"-"`
+}
+
+// Past describes the journal of a pass. The zero Past is correct for each whole journal.
+type Past struct {
 	// Settled is the number of first entries of the journal whose calls have ended. They are in order, and do not change
-	// between the passes of a run with equal Resumes. 0 is always correct.
-	Settled int `json:"-"`
-	Resumes int `json:"-"`
+	// between the passes of a run with equal Resumes.
+	Settled int
+	Resumes int
+	// First is the number of first entries that the journal lacks, because the caller does not hold them in memory. They
+	// are settled. Earlier returns them.
+	First   int
+	Earlier func(ctx context.Context) ([]Entry, error)
+}
+
+// WithEarlier returns the inputs and the journal of a pass with the first entries of the journal.
+func (in *Inputs) WithEarlier(ctx context.Context, journal []Entry) (*Inputs, []Entry, error) {
+	if in.First == 0 {
+		return in, journal, nil
+	}
+	earlier, err := in.Earlier(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(earlier) != in.First {
+		return nil, nil, fmt.Errorf("run %s has %d calls before its open ones, want %d", in.Run, len(earlier), in.First)
+	}
+	whole := *in
+	whole.First, whole.Earlier = 0, nil
+	return &whole, append(earlier[:len(earlier):len(earlier)], journal...), nil
 }
 
 // Permit checks a new call against the signed header.
@@ -118,7 +145,8 @@ type Outcome struct {
 	Failure *writ.Failure  `json:"failure,omitempty"`
 }
 
-// Evaluator runs passes, in this process or safely in child processes. Its methods are safe for concurrent use. An
+// Evaluator runs passes, in this process or safely in child processes. Its methods are safe for concurrent use. The
+// journal of a pass begins after its first inputs.First entries. An
 // error means that there was no pass; it is CodeEvaluatorCrashed if the process died. A failure of the script itself is
 // an Outcome. Plan returns the result of interpreter.PlanOf, which runs in the same process as a pass.
 type Evaluator interface {

@@ -1,11 +1,17 @@
 package supervisor_test
 
 import (
+	"context"
+	"crypto/ed25519"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"writ"
+	"writ/identity/envelope"
 	"writ/scripts"
+	"writ/supervisor/journal"
 )
 
 // submitLong submits a script that may make n calls.
@@ -87,4 +93,89 @@ func TestLongRunSurvivesRestarts(t *testing.T) {
 		}
 		s.wantEffects(calls + 200)
 	})
+}
+
+// laterCalls makes so many calls that the supervisor no longer reads the first ones.
+const laterCalls = "for i := 0; i < 1300; i++ { n.ping().err }\n"
+
+// TestLateCallUsesFirstCall gives the handle of the first call to a call after more than a thousand others, with
+// restarts before and after it.
+func TestLateCallUsesFirstCall(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.join("n1")
+		s.join("n2", slowly(time.Second))
+		script := `n := import("node"); volume := import("volume"); machine := import("machine"); run := import("run")
+			first := volume.create("first", {size_gib: 1}, {node: "n2"})
+			` + laterCalls + `
+			m := machine.create("last", {cpus: 1, memory_mib: 64, disks: [first]})
+			run.output({disk: first.uid, machine: m.uid})`
+		id := s.submitLong(script, 1400)
+		s.awaitCall(id, 1200, writ.CallSucceeded)
+		s.halt()
+		s.start()
+		s.awaitCall(id, 1302, writ.CallQueued)
+		s.halt()
+		s.start()
+		run, calls := s.wantState(id, writ.RunSucceeded)
+		if last := calls[1301]; last.NodeName != "n2" || !slices.Equal(last.After, []int{1}) || run.Output["disk"] != string(calls[0].UID) {
+			t.Errorf("the last call is on %s after %d; output %v", last.NodeName, last.After, run.Output)
+		}
+		s.wantSummary(run, calls)
+	})
+}
+
+// TestFirstCallFailsLongRun has a run whose first call fails unread, and which makes more than a thousand calls after
+// it. Its end names the first call, and a resume repeats it.
+func TestFirstCallFailsLongRun(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.join("n1", func(n *testNode) {
+					n.act = func(ctx context.Context, job writ.Job) writ.Result {
+						if job.Name == "first" && job.Attempt == 1 {
+							return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "no disk")}
+						}
+						return succeed(ctx, job)
+					}
+				})
+				id := s.submitLong(`n := import("node"); volume := import("volume"); volume.create("first", {size_gib: 1})
+					`+laterCalls+``, 1400)
+				s.awaitCall(id, 1250, writ.CallSucceeded)
+				if restarts {
+					s.halt()
+					s.start()
+				}
+				run, calls := s.wantState(id, writ.RunFailed)
+				if run.Failure.Seq != 1 || run.Failure.Code != writ.CodeInjectedFinal || run.Settled < 1000 {
+					t.Errorf("failure %+v, %d settled calls", run.Failure, run.Settled)
+				}
+				s.wantSummary(run, calls)
+				run, calls = s.mustResume(id, writ.RunSucceeded)
+				if calls[0].Attempt != 2 || len(calls) != 1301 {
+					t.Errorf("the first of %d calls has %d attempts", len(calls), calls[0].Attempt)
+				}
+				s.wantSummary(run, calls)
+			})
+		})
+	}
+}
+
+// wantSummary compares the signed summary of a run with its calls.
+func (s *sim) wantSummary(run *journal.Run, calls []*journal.Call) {
+	s.t.Helper()
+	summaries, _, err := envelope.Open[writ.Summary](envelope.Summary, run.Summary, envelope.Only(s.key.Public().(ed25519.PublicKey)))
+	if err != nil || len(summaries) != 1 {
+		s.t.Fatal(summaries, err)
+	}
+	summary := summaries[0]
+	err = s.journal.Read(s.t.Context(), func(tx *journal.Tx) error {
+		want, err := tx.ResultsDigest(run.ID, calls)
+		if summary.Results != want || summary.Calls != len(calls) || summary.State != run.State {
+			s.t.Errorf("summary %+v, want %d calls with results %s", summary, len(calls), want)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }

@@ -108,7 +108,11 @@ func (inProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts
 	if err != nil {
 		return scripts.Outcome{}, err
 	}
-	return program.Pass(ctx, inputs, journal)
+	whole, journal, err := inputs.WithEarlier(ctx, journal)
+	if err != nil {
+		return scripts.Outcome{}, err
+	}
+	return program.Pass(ctx, *whole, journal)
 }
 
 func (inProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {

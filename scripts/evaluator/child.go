@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -111,6 +112,10 @@ func (c *child) end() string {
 // that other work waits.
 func (c *child) round(ctx context.Context, passes []*passing, crowded func() bool) error {
 	yields := crowded != nil
+	passes = c.load(ctx, slices.Clone(passes), false)
+	if len(passes) == 0 {
+		return nil
+	}
 	requests := make([]request, len(passes))
 	for i, p := range passes {
 		c.version++
@@ -133,12 +138,27 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 		}
 		return c.learn(passes[i], &requests[i], a)
 	})
-	for _, p := range forgotten {
+	for _, p := range c.load(ctx, forgotten, true) {
 		if err == nil {
 			err = c.resend(ctx, p, crowded)
 		}
 	}
 	return err
+}
+
+// load adds the first entries to the journals of passes for which the child has no base, or to all journals. It fails
+// passes whose entries cannot be read, and returns the others. If ctx has ended, passes are neither failed nor returned.
+func (c *child) load(ctx context.Context, passes []*passing, all bool) []*passing {
+	return slices.DeleteFunc(passes, func(p *passing) bool {
+		if p.request.Inputs.First == 0 || !all && c.journals.base(p.request.Inputs, p.journal) != nil {
+			return false
+		}
+		err := p.load(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.fail(err)
+		}
+		return err != nil
+	})
 }
 
 // resend repeats the request for a pass with all data, because the child had dropped a part of it.

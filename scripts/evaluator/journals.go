@@ -40,6 +40,7 @@ type keptJournal struct {
 	entries []scripts.Entry // by sequence number: entries[i].Seq == first+i+1
 	bytes   int
 	inputs  keptInputs
+	settled int // see scripts.Inputs
 	resumes int // of the run
 }
 
@@ -97,21 +98,32 @@ func (j *journals) find(run writ.RunID) *keptJournal { return j.runs[run] }
 // wholeJournal returns the difference between no journal and a whole journal.
 func wholeJournal(in *scripts.Inputs, version uint64, journal []scripts.Entry) difference {
 	return difference{
-		Version: version, Count: len(journal), Settled: in.Settled, Resumes: in.Resumes, Entries: journal,
+		Version: version, Count: in.First + len(journal), Settled: in.Settled, Resumes: in.Resumes, Entries: journal,
 	}
+}
+
+// base returns the journal from which a difference leads to this journal, nil if the child needs the whole journal. The
+// entries before inputs.First are as in the base if they were settled there.
+func (j *journals) base(in *scripts.Inputs, journal []scripts.Entry) *keptJournal {
+	k := j.find(in.Run)
+	if k == nil || in.First+len(journal) < k.count() || k.first > in.Settled || k.resumes != in.Resumes ||
+		in.First > k.settled || !inOrder(journal[max(k.first-in.First, 0):], max(k.first, in.First)) {
+		return nil
+	}
+	return k
 }
 
 // difference returns the data that the child needs to make this journal from its last journal of the run.
 func (j *journals) difference(in *scripts.Inputs, version uint64, journal []scripts.Entry) difference {
 	d := wholeJournal(in, version, journal)
-	k := j.find(in.Run)
-	if k == nil || len(journal) < k.count() || k.first > in.Settled || k.resumes != in.Resumes ||
-		!inOrder(journal, k.first) {
+	k := j.base(in, journal)
+	if k == nil {
 		return d
 	}
 	d.Base, d.Entries = k.version, nil
-	for i := k.first; i < len(journal); i++ {
-		if i >= k.count() || !sameEntry(&journal[i], &k.entries[i-k.first]) {
+	for i := max(k.first-in.First, 0); i < len(journal); i++ {
+		at := in.First + i - k.first
+		if at >= len(k.entries) || !sameEntry(&journal[i], &k.entries[at]) {
 			d.Entries = append(d.Entries, journal[i])
 		}
 	}
@@ -133,7 +145,7 @@ func (j *journals) apply(run writ.RunID, d difference) (journal []scripts.Entry,
 	if d.Base != 0 {
 		k.change(d.Entries)
 	}
-	k.version, k.resumes = d.Version, d.Resumes
+	k.version, k.settled, k.resumes = d.Version, d.Settled, d.Resumes
 	if k.first == 0 {
 		journal = k.entries
 	}
@@ -222,10 +234,10 @@ func (k *keptJournal) change(entries []scripts.Entry) {
 	}
 }
 
-// inOrder reports whether the entries of a journal after the first ones are complete and in order.
-func inOrder(journal []scripts.Entry, first int) bool {
-	for i := first; i < len(journal); i++ {
-		if journal[i].Seq != i+1 {
+// inOrder reports whether the entries of a journal after its first ones are complete and in order.
+func inOrder(entries []scripts.Entry, first int) bool {
+	for i := range entries {
+		if entries[i].Seq != first+i+1 {
 			return false
 		}
 	}

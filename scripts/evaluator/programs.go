@@ -89,12 +89,16 @@ var _ scripts.Evaluator = (*InProcess)(nil)
 func (e *InProcess) Pass(
 	ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry,
 ) (scripts.Outcome, error) {
+	whole, journal, err := inputs.WithEarlier(ctx, journal)
+	if err != nil {
+		return scripts.Outcome{}, err
+	}
 	digest := bundle.Digest()
 	c := e.programs.find(digest)
 	if c == nil {
 		c = e.programs.compile(digest, &bundle)
 	}
-	return c.pass(ctx, inputs, journal)
+	return c.pass(ctx, *whole, journal)
 }
 
 // Plan implements scripts.Evaluator.

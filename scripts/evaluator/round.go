@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -37,6 +38,15 @@ func newPassing(bundle *scripts.Bundle, inputs *scripts.Inputs, journal []script
 		size:    sizeOf(bundle),
 		journal: journal,
 	}
+}
+
+// load adds the first entries of the journal to the pass.
+func (one *passing) load(ctx context.Context) error {
+	inputs, journal, err := one.request.Inputs.WithEarlier(ctx, one.journal)
+	if err == nil {
+		one.request.Inputs, one.journal = inputs, journal
+	}
+	return err
 }
 
 // used adds the cost of an answer.

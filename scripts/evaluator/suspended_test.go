@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,8 +50,17 @@ func (s *twoSides) end() { s.child.suspended.dropUnless(func(*compiled) bool { r
 func (s *twoSides) pass(t testing.TB, b *scripts.Bundle, in scripts.Inputs, journal []scripts.Entry, yields bool) *scripts.Outcome {
 	t.Helper()
 	s.version++
-	r := request{Program: b.Digest(), Bundle: b, Run: in.Run, Inputs: &in, Logged: in.Logged, Yields: yields}
-	r.Journal = s.parent.difference(&in, s.version, journal)
+	p := &passing{request: request{Program: b.Digest(), Bundle: b, Run: in.Run, Inputs: &in, Logged: in.Logged, Yields: yields}, journal: journal}
+	load := func() {
+		if err := p.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.parent.base(&in, journal) == nil {
+		load()
+	}
+	r := p.request
+	r.Journal = s.parent.difference(r.Inputs, s.version, p.journal)
 	for range 2 {
 		frame, err := cbor.Marshal(&r)
 		if err != nil {
@@ -71,7 +81,7 @@ func (s *twoSides) pass(t testing.TB, b *scripts.Bundle, in scripts.Inputs, jour
 		if a.Outcome != nil {
 			s.parent.apply(in.Run, r.Journal)
 			s.parent.dropEnded(in.Run, a.Outcome)
-			if err := a.Outcome.Check(in, journal); err != nil {
+			if err := a.Outcome.Check(*p.request.Inputs, p.journal); err != nil {
 				t.Fatal(err)
 			}
 			if frame, err = cbor.Marshal(a.Outcome); err != nil {
@@ -84,7 +94,9 @@ func (s *twoSides) pass(t testing.TB, b *scripts.Bundle, in scripts.Inputs, jour
 			return o
 		}
 		s.version++
-		r.Journal = wholeJournal(&in, s.version, journal)
+		load()
+		r.Inputs = p.request.Inputs
+		r.Journal = wholeJournal(r.Inputs, s.version, p.journal)
 	}
 	t.Fatal("the child lacks data that it was sent")
 	return nil
@@ -149,7 +161,12 @@ func TestChildWithSuspendedPassesEqualsReplay(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := s.suspended(r.inputs.Run)
-			got := s.pass(t, &r.bundle, r.inputs, r.journal, false)
+			in, journal := r.inputs, r.journal
+			if in.Settled > 0 && draw("earlier", 2) == 0 {
+				in.First = min(draw("first", in.Settled+1), len(journal))
+				in.Earlier = func(context.Context) ([]scripts.Entry, error) { return journal[:in.First], nil }
+			}
+			got := s.pass(t, &r.bundle, in, journal[in.First:], false)
 			passes++
 			if before != nil && before == s.suspended(r.inputs.Run) {
 				resumed++
@@ -174,7 +191,7 @@ func TestChildWithSuspendedPassesEqualsReplay(t *testing.T) {
 				s.parent.forget(r.inputs.Run)
 			}
 			r.inputs.Logged += len(got.Logs)
-			journal := slices.Clone(r.journal)
+			journal = slices.Clone(r.journal)
 			if slices.ContainsFunc(journal[:min(r.inputs.Settled, len(journal))], func(e scripts.Entry) bool { return e.State == scripts.EntryFailed }) && draw("resumed", 8) == 0 {
 				r.inputs.Settled = 0
 				r.inputs.Resumes++

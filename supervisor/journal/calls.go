@@ -128,6 +128,40 @@ func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 	return calls, nil
 }
 
+// CallOf returns the call of a run with a sequence number, nil if it is unknown.
+func (tx *Tx) CallOf(run *Run, seq int) (*Call, error) {
+	if seq < 1 || int64(seq) >= slotsOf(run.number)*slotCalls {
+		return nil, nil
+	}
+	c, err := tx.callAt(place(run.number, seq))
+	if err == nil && c != nil && c.Run != run.ID {
+		return nil, tx.refuseCall(c)
+	}
+	return c, err
+}
+
+// EachCall passes all calls of a run up to the last one to do, in order.
+func (tx *Tx) EachCall(run *Run, last int, do func(c *Call) error) error {
+	const part = 500 // calls in memory at once
+	for after := 0; after < last; after += part {
+		calls, err := tx.calls(callsBetween, place(run.number, after), place(run.number, min(after+part, last)))
+		if err != nil {
+			return err
+		}
+		for _, c := range calls {
+			if c.Run != run.ID {
+				return tx.refuseCall(c)
+			}
+			if err := do(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+const callsBetween = `SELECT place, body FROM calls WHERE place > $1 AND place <= $2 ORDER BY place`
+
 // refuseCall returns the error for a call that is stored among the calls of another run.
 func (tx *Tx) refuseCall(c *Call) error {
 	if tx.codes == nil {

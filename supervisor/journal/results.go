@@ -2,7 +2,10 @@ package journal
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"database/sql"
+	"hash"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -75,38 +78,66 @@ func (tx *Tx) addFrame(frame *Frame) error {
 		runs.String())
 }
 
-// ResultsDigest returns SHA-256 over the digests of the frames of a run's results, ordered by seq and attempt. calls
-// must be all calls of the run.
-func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) {
-	type result struct {
-		seq, attempt int
-		frame        string
-	}
-	var all []result
-	for _, c := range calls {
-		if c.Answered != nil {
-			all = append(all, result{c.Seq, c.Answered.Attempt, c.Answered.Frame.String()})
-		}
-	}
-	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest, mac FROM results WHERE run = $1`, string(run))
-	others, err := sqldb.List(rows, err, func(row *sql.Rows) (r result, err error) {
+// Results computes SHA-256 over the digests of the frames of a run's results, ordered by seq and attempt.
+type Results struct {
+	sum  hash.Hash
+	late []lateResult // with their own rows, of the calls that were not added yet
+}
+
+// lateResult is a result with its own row.
+type lateResult struct {
+	seq, attempt int
+	frame        string
+}
+
+// Results returns the digest of no results of a run.
+func (tx *Tx) Results(run writ.RunID) (*Results, error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest, mac FROM results WHERE run = $1 ORDER BY seq, try`, string(run))
+	late, err := sqldb.List(rows, err, func(row *sql.Rows) (r lateResult, err error) {
 		var mac []byte
 		if err = row.Scan(&r.seq, &r.attempt, &r.frame, &mac); err == nil {
 			err = tx.check("results", mac, string(run), r.seq, r.attempt, r.frame)
 		}
 		return r, err
 	})
+	return &Results{sum: sha256.New(), late: late}, err
+}
+
+// Add adds the results of the next call.
+func (r *Results) Add(c *Call) {
+	of := 0
+	for of < len(r.late) && r.late[of].seq <= c.Seq {
+		of++
+	}
+	all := slices.Clone(r.late[:of])
+	r.late = r.late[of:]
+	if c.Answered != nil {
+		all = append(all, lateResult{c.Seq, c.Answered.Attempt, c.Answered.Frame.String()})
+	}
+	slices.SortFunc(all, func(a, b lateResult) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.attempt, b.attempt)) })
+	for _, one := range all {
+		io.WriteString(r.sum, one.frame)
+	}
+}
+
+// Digest returns the digest of the results of a run after all its calls were added.
+func (r *Results) Digest() writ.Digest {
+	for _, one := range r.late {
+		io.WriteString(r.sum, one.frame)
+	}
+	return writ.Digest(r.sum.Sum(nil))
+}
+
+// ResultsDigest returns the digest of the results of a run. calls must be all calls of the run, in order.
+func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) {
+	r, err := tx.Results(run)
 	if err != nil {
 		return writ.Digest{}, err
 	}
-	all = append(all, others...)
-	slices.SortFunc(all,
-		func(a, b result) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.attempt, b.attempt)) })
-	var text []byte
-	for _, r := range all {
-		text = append(text, r.frame...)
+	for _, c := range calls {
+		r.Add(c)
 	}
-	return writ.DigestOf(text), nil
+	return r.Digest(), nil
 }
 
 // Delivery is a job that was sent to a node.

@@ -183,9 +183,9 @@ func programOf(run *journal.Run, payload *identity.Payload, bundle scripts.Bundl
 	}
 }
 
-// Pass evaluates the script of a run, given its calls. The first `settled` calls have ended.
+// Pass evaluates the script of a run, given its calls.
 func (s *Store) Pass(
-	ctx context.Context, run *journal.Run, calls []scripts.Entry, settled int,
+	ctx context.Context, run *journal.Run, calls []scripts.Entry, past scripts.Past,
 ) (scripts.Outcome, error) {
 	p, err := s.program(ctx, run)
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Store) Pass(
 	}
 	began := time.Now()
 	inputs := p.inputs
-	inputs.Logged, inputs.Settled, inputs.Resumes = run.Logs, settled, run.Resumes
+	inputs.Logged, inputs.Past = run.Logs, past
 	outcome, err := s.pass(ctx, p, inputs, calls)
 	s.passes.record(ctx, time.Since(began), err)
 	return outcome, err
@@ -225,7 +225,7 @@ func (s *Store) pass(
 	if err != nil {
 		return scripts.Outcome{}, err
 	}
-	return p.plan.Follow(outcome, len(journaled)), nil
+	return p.plan.Follow(outcome, inputs.First+len(journaled)), nil
 }
 
 // Payload returns the submission of an open run with its signature. For an ended run it returns RUN_CANCELLED. An

@@ -40,9 +40,8 @@ type Programs interface {
 	// MayAct checks that the journal still has the submission of a run as it was accepted, and that its signer may
 	// still run it. It returns a stop if the run must end, else nil.
 	MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error)
-	// Pass evaluates the script of a run, given its calls. The first `settled` calls have ended. The outcome has only new
-	// log lines.
-	Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, settled int) (scripts.Outcome, error)
+	// Pass evaluates the script of a run, given its calls. The outcome has only new log lines.
+	Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, past scripts.Past) (scripts.Outcome, error)
 }
 
 // Quota counts the open work of projects.
@@ -96,6 +95,9 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 		return err
 	}
 	if err := (&receiver{t, m}).receive(why); err != nil {
+		return err
+	}
+	if err := a.survey(ctx, t); err != nil {
 		return err
 	}
 	pass, err := a.evaluate(ctx, t)
@@ -163,7 +165,7 @@ func (a *Advancer) afterCommit(t *Step) {
 	}
 	switch {
 	case t.run.State.Ended() && t.runMoved:
-		a.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls.all))
+		a.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", t.calls.count())
 		a.Ended(t.run.ID)
 	case wantsPass(t):
 		a.Mailbox.Post(t.run.ID, mail.Mail{})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"writ"
 	"writ/sal/catalog"
@@ -15,9 +16,12 @@ import (
 // callList holds the calls of a run and answers questions about their order and their needs.
 //
 // A run may have thousands of ended calls, and a step concerns few calls. So a step visits the live calls, and the
-// indexes below stay from step to step.
+// indexes below stay from step to step. The list lacks the first calls of a long run, which have all ended: see
+// journal.Run.Settled. A step adds the calls among them that it needs.
 type callList struct {
-	all     []*journal.Call                    // by sequence number: all[i].Seq == i+1
+	first   int                                // number of first calls that all lacks
+	old     map[int]*journal.Call              // some of them, by seq
+	all     []*journal.Call                    // by sequence number: all[i].Seq == first+i+1
 	live    []*journal.Call                    // the calls that were open at some time in this step, in order
 	on      map[writ.ResourceID]*resourceCalls // all[:indexed] by resource; see onResource
 	indexed int
@@ -25,15 +29,69 @@ type callList struct {
 	entries entryList // of the first calls
 }
 
-// newCallList returns the list of all calls of a run.
-func newCallList(all []*journal.Call) callList {
-	l := callList{all: all}
+// newCallList returns the list of the calls of a run after its first ones, which have ended.
+func newCallList(first int, all []*journal.Call) callList {
+	l := callList{first: first, old: make(map[int]*journal.Call), all: all, parts: partList{known: first}}
 	for _, c := range all {
 		if !c.State.Ended() {
 			l.live = append(l.live, c)
 		}
 	}
 	return l
+}
+
+// count returns the number of calls of the run.
+func (l *callList) count() int { return l.first + len(l.all) }
+
+// lacks reports whether the run has a call that the list lacks.
+func (l *callList) lacks(seq int) bool { return seq >= 1 && seq <= l.first && l.old[seq] == nil }
+
+// fetch adds the calls that the list lacks.
+func (l *callList) fetch(tx *journal.Tx, run *journal.Run, seqs ...int) error {
+	for _, seq := range seqs {
+		if !l.lacks(seq) {
+			continue
+		}
+		c, err := tx.CallOf(run, seq)
+		if err != nil {
+			return err
+		}
+		if c != nil {
+			l.old[seq] = c
+		}
+	}
+	return nil
+}
+
+// fetchNeeds adds the calls that the live calls need.
+func (l *callList) fetchNeeds(tx *journal.Tx, run *journal.Run) error {
+	for _, c := range l.live {
+		if err := l.fetch(tx, run, c.After...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropFirst removes the first calls of the run from the list, except the needs of live calls. They have ended.
+func (l *callList) dropFirst(first int) {
+	gone := first - l.first
+	if gone <= 0 {
+		return
+	}
+	old := make(map[int]*journal.Call)
+	for _, c := range l.live {
+		for _, seq := range c.After {
+			if seq <= first && l.at(seq) != nil {
+				old[seq] = l.at(seq)
+			}
+		}
+	}
+	l.first, l.old, l.all = first, old, slices.Clone(l.all[gone:])
+	l.on, l.indexed = nil, 0
+	l.entries = slices.Clone(l.entries[min(gone, len(l.entries)):])
+	l.parts.known = max(l.parts.known, first)
+	l.parts.seqs = slices.DeleteFunc(l.parts.seqs, func(seq int) bool { return seq <= first })
 }
 
 // dropEnded removes the ended calls from the live calls of l, at the end of a step.
@@ -49,12 +107,15 @@ type resourceCalls struct {
 	changes  bool            // a call of the run, open or ended, may change the resource
 }
 
-// at returns a call by its sequence number, nil if unknown.
+// at returns a call by its sequence number, nil if it is unknown or the list lacks it.
 func (l *callList) at(seq int) *journal.Call {
-	if seq < 1 || seq > len(l.all) {
+	switch {
+	case seq < 1 || seq > l.count():
 		return nil
+	case seq <= l.first:
+		return l.old[seq]
 	}
-	return l.all[seq-1]
+	return l.all[seq-l.first-1]
 }
 
 // sent returns the call of a key if the attempt of the key is its current attempt and is sent, else nil.
@@ -82,10 +143,10 @@ func (l *callList) settled() int {
 			return c.Seq - 1
 		}
 	}
-	return len(l.all)
+	return l.count()
 }
 
-// bytes returns the total size of arguments and values.
+// bytes returns the total size of arguments and values of the calls in the list.
 func (l *callList) bytes() (n int) {
 	for _, c := range l.all {
 		n += bound.Size(c.Args) + bound.Size(c.Values)
@@ -121,7 +182,7 @@ func (l *callList) onResource(id writ.ResourceID) *resourceCalls {
 }
 
 // forgetIndex drops the indexes and finds the live calls again. Callers that reopen ended calls must call it.
-func (l *callList) forgetIndex() { *l = newCallList(l.all) }
+func (l *callList) forgetIndex() { *l = newCallList(l.first, l.all) }
 
 // partList lists the calls on images and networks, and on volumes that no call uses.
 type partList struct {
@@ -131,8 +192,8 @@ type partList struct {
 
 // update considers the new calls of a run.
 func (p *partList) update(l *callList) {
-	for ; p.known < len(l.all); p.known++ {
-		c := l.all[p.known]
+	for ; p.known < l.count(); p.known++ {
+		c := l.all[p.known-l.first]
 		for _, seq := range c.After {
 			if need := l.at(seq); need != nil && need.Kind == writ.KindVolume {
 				if i, found := slices.BinarySearch(p.seqs, seq); found {
@@ -224,14 +285,16 @@ func (l *callList) colocated(c *journal.Call) []int {
 
 // met reports whether all needs of a call have succeeded and all earlier calls on its resource have ended.
 func (l *callList) met(c *journal.Call) bool {
-	return !slices.ContainsFunc(c.After, func(seq int) bool { return l.at(seq).State != writ.CallSucceeded }) &&
-		!anyOpenOf(l, c.Orders)
+	return !slices.ContainsFunc(c.After, func(seq int) bool {
+		need := l.at(seq)
+		return need == nil || need.State != writ.CallSucceeded
+	}) && !anyOpenOf(l, c.Orders)
 }
 
 // anyOpenOf reports whether one of the calls has not ended. It checks the last call first, which usually ends last.
 func anyOpenOf(l *callList, seqs []int) bool {
 	for _, seq := range slices.Backward(seqs) {
-		if !l.at(seq).State.Ended() {
+		if c := l.at(seq); c != nil && !c.State.Ended() {
 			return true
 		}
 	}
@@ -257,7 +320,13 @@ func (l *callList) ref(handle any) (any, error) {
 }
 
 // describe formats a call with its number: "3 (volume.create web-0)".
-func (l *callList) describe(seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(l.at(seq))) }
+func (l *callList) describe(seq int) string {
+	c := l.at(seq)
+	if c == nil {
+		return strconv.Itoa(seq)
+	}
+	return fmt.Sprintf("%d (%s)", seq, describe(c))
+}
 
 // withResources returns the arguments of a call with resources in place of handles. A handle that names no call of the
 // run stays.

@@ -44,7 +44,7 @@ func TestCallListFollowsChanges(t *testing.T) {
 				}
 				touched[c.Seq] = true
 			case 4: // a pass, and the end of the step
-				l.entries.update(l.all, touched)
+				l.entries.update(&l, touched)
 				l.entries.complete(l.all)
 				dropEnded(&l)
 				clear(touched)
@@ -57,7 +57,7 @@ func TestCallListFollowsChanges(t *testing.T) {
 				}
 				l.forgetIndex()
 			}
-			fresh := newCallList(l.all)
+			fresh := newCallList(0, l.all)
 			live := slices.DeleteFunc(slices.Clone(l.live), func(c *journal.Call) bool { return c.State.Ended() })
 			if !slices.Equal(live, fresh.live) {
 				t.Fatalf("%d calls are live, want %d of %d", len(live), len(fresh.live), len(l.all))
@@ -66,7 +66,7 @@ func TestCallListFollowsChanges(t *testing.T) {
 			if want := partsOfAll(l.all); !slices.Equal(l.parts.seqs, want) {
 				t.Fatalf("the parts are %d, want %d", l.parts.seqs, want)
 			}
-			l.entries.update(l.all, touched)
+			l.entries.update(&l, touched)
 			if diff := cmp.Diff(fresh.entries.complete(l.all), l.entries.complete(l.all)); diff != "" {
 				t.Fatalf("entries (-new list +this list):\n%s", diff)
 			}
@@ -111,7 +111,7 @@ func BenchmarkLongRun(b *testing.B) {
 				if err := arrange(p.Step, p.memory); err != nil {
 					b.Fatal(err)
 				}
-				p.calls.entries.update(p.calls.all, p.touched)
+				p.calls.entries.update(&p.calls, p.touched)
 				p.calls.entries.complete(p.calls.all)
 				p.calls.at(calls + 1).State = writ.CallSucceeded
 				dropEnded(&p.calls)

@@ -339,7 +339,7 @@ const mostMeant = 50
 
 // madeBefore returns the names of resources that the last calls before seq make, at most mostMeant.
 func madeBefore(calls *callList, kind writ.ResourceKind, seq int) (names []string) {
-	for i := seq - 2; i >= 0 && len(names) < mostMeant; i-- {
+	for i := seq - calls.first - 2; i >= 0 && len(names) < mostMeant; i-- {
 		if c := calls.all[i]; c.Kind == kind && !slices.Contains(names, c.Name) {
 			names = append(names, c.Name)
 		}
@@ -469,7 +469,7 @@ func (t claimer) user(have *journal.Resource) (*journal.Resource, error) {
 	}
 	for _, user := range index.Users(have.Kind, have.Name) {
 		own := user.Deployment == have.Deployment || user.Deployment == t.run.Deployment
-		if user.Uses(have.UID) && !(own && t.calls.onResource(user.ResourceID).mayChange()) {
+		if user.Uses(have.UID) && !(own && (user.Run == t.run.ID || t.calls.onResource(user.ResourceID).mayChange())) {
 			return user.Resource, nil
 		}
 	}

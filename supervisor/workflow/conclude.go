@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -18,18 +19,89 @@ func (t *writer) conclude() error {
 	if t.run.State.Ended() {
 		return nil
 	}
-	open := t.calls.anyOpen()
 	switch {
-	case t.run.Stop != nil && (!open || !t.now.Before(t.run.StopBy)):
+	case !ends(t.Step):
+		return nil
+	case t.calls.first > 0 && !t.surveyed():
+		t.continues = true // the next step begins with the survey
+		t.out.Runs = append(t.out.Runs, t.run.ID)
+		return nil
+	case t.run.Stop != nil:
 		return t.end(t.run.StopState)
-	case t.run.Stop == nil && t.run.Completed && !open:
-		if c := unhandled(&t.calls, t.run.Handled); c != nil {
+	default:
+		if c := t.unhandled(); c != nil {
 			t.run.Failure = t.calls.withRootCause(t.run.Handled, writ.Failure{Error: *c.Error, Position: c.Position, Seq: c.Seq})
 			return t.end(writ.RunFailed)
 		}
 		return t.end(writ.RunSucceeded)
 	}
-	return nil
+}
+
+// ends reports whether the run has reached its end.
+func ends(t *Step) bool {
+	open := t.calls.anyOpen()
+	if t.run.Stop != nil {
+		return !open || !t.now.Before(t.run.StopBy)
+	}
+	return t.run.Completed && !open
+}
+
+// survey is the knowledge about the calls that the list of a long run lacks, which the end of the run needs.
+type survey struct {
+	failed  unhandled
+	results *journal.Results
+}
+
+// survey reads the first calls of a long run that is about to end. It does so before the transaction of the step,
+// because other writers would have to wait.
+func (a *Advancer) survey(ctx context.Context, t *Step) error {
+	if t.calls.first == 0 || t.run.State.Ended() || !ends(t) {
+		return nil
+	}
+	s := &survey{failed: newUnhandled(t.run.Handled)}
+	err := a.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		if s.results, err = tx.Results(t.run.ID); err != nil {
+			return err
+		}
+		return tx.EachCall(t.run, t.calls.first, func(c *journal.Call) error {
+			s.failed.add(c)
+			s.results.Add(c)
+			return nil
+		})
+	})
+	if err == nil {
+		t.survey = s
+	}
+	return err
+}
+
+// surveyed reports whether the step has a survey that its own results do not change.
+func (t *writer) surveyed() bool {
+	return t.survey != nil &&
+		!slices.ContainsFunc(t.applied, func(r appliedResult) bool { return r.call.Seq <= t.calls.first })
+}
+
+// unhandled returns the call that fails the run.
+func (t *writer) unhandled() *journal.Call {
+	failed := newUnhandled(t.run.Handled)
+	if t.survey != nil {
+		failed = t.survey.failed
+	}
+	for _, c := range t.calls.all {
+		failed.add(c)
+	}
+	return failed.first()
+}
+
+// results returns the digest of all results of the run.
+func (t *writer) results() (writ.Digest, error) {
+	if t.survey == nil {
+		return t.tx.ResultsDigest(t.run.ID, t.calls.all)
+	}
+	for _, c := range t.calls.all {
+		t.survey.results.Add(c)
+	}
+	return t.survey.results.Digest(), nil
 }
 
 // end moves the run to its last state and signs its summary.
@@ -62,13 +134,13 @@ func (t *writer) end(state writ.RunState) error {
 			t.out.Runs = append(t.out.Runs, next)
 		}
 	}
-	results, err := t.tx.ResultsDigest(run.ID, t.calls.all)
+	results, err := t.results()
 	if err != nil {
 		return err
 	}
 	run.Summary, err = envelope.Sign(envelope.Summary, t.Key, writ.Summary{
 		Run: run.ID, Datacenter: t.Datacenter, Payload: run.Payload, State: state, Failure: signedFailure(run.Failure),
-		Output: run.Output, Calls: len(t.calls.all), Results: results, Ended: t.now.UnixMilli(),
+		Output: run.Output, Calls: t.calls.count(), Results: results, Ended: t.now.UnixMilli(),
 	})
 	return err
 }
@@ -142,27 +214,34 @@ func (k causes) of(c *journal.Call) *journal.Call {
 	return cause
 }
 
-// unhandled returns the call that fails the run: the first failed call whose error the script did not read. It prefers
+// unhandled finds the call that fails the run: the first failed call whose error the script did not read. It prefers
 // calls that did not fail because of another call.
-func unhandled(calls *callList, handled []int) *journal.Call {
-	var follower *journal.Call
-	read := make(map[int]bool, len(handled))
-	for _, seq := range handled {
-		read[seq] = true
-	}
-	for _, c := range calls.all {
-		if c.State == writ.CallSucceeded || read[c.Seq] {
-			continue
-		}
-		if c.Error.Code != writ.CodeDependencyFailed {
-			return c
-		}
-		if follower == nil {
-			follower = c
-		}
-	}
-	return follower
+type unhandled struct {
+	read            map[int]bool
+	found, follower *journal.Call
 }
+
+func newUnhandled(handled []int) unhandled {
+	u := unhandled{read: make(map[int]bool, len(handled))}
+	for _, seq := range handled {
+		u.read[seq] = true
+	}
+	return u
+}
+
+// add adds the next call of the run.
+func (u *unhandled) add(c *journal.Call) {
+	switch {
+	case u.found != nil || c.State == writ.CallSucceeded || u.read[c.Seq]:
+	case c.Error.Code != writ.CodeDependencyFailed:
+		u.found = c
+	case u.follower == nil:
+		u.follower = c
+	}
+}
+
+// first returns the call, or nil.
+func (u *unhandled) first() *journal.Call { return cmp.Or(u.found, u.follower) }
 
 // handledCause returns the first cause of a failed call if the script has read its error, else nil.
 func handledCause(calls *callList, failed *journal.Call, handled []int) *journal.Call {

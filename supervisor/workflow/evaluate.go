@@ -40,8 +40,11 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 	if t.resumed || !wantsPass(t) {
 		return nil, nil
 	}
-	t.calls.entries.update(t.calls.all, t.touched)
-	outcome, err := a.Programs.Pass(ctx, t.run, t.calls.entries.complete(t.calls.all), t.calls.settled())
+	t.calls.entries.update(&t.calls, t.touched)
+	past := scripts.Past{
+		Settled: t.calls.settled(), Resumes: t.run.Resumes, First: t.calls.first, Earlier: a.earlier(t.run, t.calls.first),
+	}
+	outcome, err := a.Programs.Pass(ctx, t.run, t.calls.entries.complete(t.calls.all), past)
 	if err != nil { // the evaluator may still read the entries
 		t.calls.entries = nil
 	}
@@ -58,6 +61,20 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 		return nil, a.keepCrashes(ctx, t.run)
 	default:
 		return nil, fmt.Errorf("evaluate: %w", err)
+	}
+}
+
+// earlier returns a function that reads the first calls of a run, for a pass that needs all of them.
+func (a *Advancer) earlier(run *journal.Run, first int) func(ctx context.Context) ([]scripts.Entry, error) {
+	return func(ctx context.Context) (entries []scripts.Entry, err error) {
+		err = a.Journal.Read(ctx, func(tx *journal.Tx) error {
+			entries = make([]scripts.Entry, 0, first)
+			return tx.EachCall(run, first, func(c *journal.Call) error {
+				entries = append(entries, entryOf(c))
+				return nil
+			})
+		})
+		return entries, err
 	}
 }
 
@@ -106,7 +123,7 @@ func unevaluated(t *Step) bool {
 	}
 	return len(t.run.Waiting) == 0 || slices.ContainsFunc(t.run.Waiting, func(seq int) bool {
 		c := t.calls.at(seq)
-		return c != nil && c.State.Ended()
+		return t.calls.lacks(seq) || c != nil && c.State.Ended()
 	})
 }
 
@@ -118,7 +135,7 @@ func lastPosition(calls []*journal.Call) string {
 	return calls[len(calls)-1].Position
 }
 
-// entryList holds the first calls of a run as input of a pass.
+// entryList holds calls of a callList as input of a pass, from the beginning of callList.all.
 type entryList []scripts.Entry
 
 // complete returns the entries of all calls. They are valid until the next call of complete or update.
@@ -130,10 +147,10 @@ func (l *entryList) complete(all []*journal.Call) []scripts.Entry {
 }
 
 // update applies the changes of calls.
-func (l entryList) update(all []*journal.Call, touched map[int]bool) {
+func (l entryList) update(calls *callList, touched map[int]bool) {
 	for seq := range touched {
-		if seq <= len(l) {
-			l[seq-1] = entryOf(all[seq-1])
+		if at := seq - calls.first - 1; at >= 0 && at < len(l) {
+			l[at] = entryOf(calls.all[at])
 		}
 	}
 }

@@ -3,6 +3,7 @@ package workflow
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,9 @@ func (a *Advancer) again(id writ.RunID, m mail.Mail) *Step {
 		}
 		t.genuine[i] = true
 	}
+	if slices.ContainsFunc(m.Started, func(a mail.Active) bool { return t.calls.lacks(a.Key.Seq) }) {
+		return nil
+	}
 	return t
 }
 
@@ -51,12 +55,24 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 		return nil, err
 	}
 	t := NewStep(a.View, run, tx.Now)
-	all, err := tx.Calls(id)
+	first, before := run.Settled, run.SettledBytes
+	if m.Resume != nil { // it may reopen any call
+		first, before = 0, 0
+	}
+	all, err := tx.CallsAfter(id, first)
 	if err != nil {
 		return nil, err
 	}
-	t.calls = newCallList(all)
-	run.Bytes = t.calls.bytes() // a changed sum alone causes no write of the run
+	t.calls = newCallList(first, all)
+	if err := t.calls.fetchNeeds(tx, run); err != nil {
+		return nil, err
+	}
+	for _, a := range m.Started {
+		if err := t.calls.fetch(tx, run, a.Key.Seq); err != nil {
+			return nil, err
+		}
+	}
+	run.Bytes = before + t.calls.bytes() // a changed sum alone causes no write of the run
 	t.rebase()
 	if run.State == writ.RunAccepted {
 		if t.blocked, err = tx.EarlierRun(run); err != nil {
@@ -64,6 +80,9 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 		}
 	}
 	for i, arrival := range m.Results {
+		if err := t.calls.fetch(tx, run, arrival.Result.Seq); err != nil {
+			return nil, err
+		}
 		c := t.calls.at(arrival.Result.Seq)
 		if c == nil {
 			continue
@@ -87,8 +106,9 @@ func remember(a *Advancer, t *Step) {
 	for seq := range t.touched {
 		t.calls.at(seq).Committed()
 	}
-	t.calls.entries.update(t.calls.all, t.touched)
+	t.calls.entries.update(&t.calls, t.touched)
 	dropEnded(&t.calls)
+	t.calls.dropFirst(t.run.Settled)
 	a.recent.put(&recentRun{run: t.run, calls: t.calls})
 }
 
@@ -141,7 +161,11 @@ type recentRun struct {
 // size estimates the memory of a run.
 func (r *recentRun) size() int {
 	const inMemory, call = 4, 1 << 10 // memory per encoded byte, and per call without values
-	return call*(1+len(r.calls.all)) + inMemory*r.run.Bytes
+	bytes := r.run.Bytes
+	if r.calls.first > 0 {
+		bytes -= r.run.SettledBytes
+	}
+	return call*(1+len(r.calls.all)+len(r.calls.old)) + inMemory*bytes
 }
 
 // recent caches runs after their last step. Only steps change a run, one at a time. A step removes the run from the

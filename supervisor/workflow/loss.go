@@ -234,7 +234,11 @@ func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 		return nil, err
 	}
 	for _, run := range runs {
-		calls, err := tx.Calls(run)
+		r, err := tx.Run(run)
+		if err != nil || r == nil {
+			return nil, err
+		}
+		calls, err := tx.CallsAfter(run, r.Settled)
 		if err != nil {
 			return nil, err
 		}

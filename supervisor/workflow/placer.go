@@ -404,6 +404,9 @@ func (t *placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
 	for _, seq := range t.calls.colocated(c) {
 		need := t.calls.at(seq)
+		if need == nil {
+			continue
+		}
 		op, _ := catalog.Lookup(need.Operation)
 		fresh := need.Change == writ.ChangeCreated || !need.State.Ended()
 		if need.Node != "" && together(c, need) && op.Effect == catalog.Make && fresh && need.Planned.Before(c.Planned) {

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/sal/catalog"
+	"writ/scripts"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 )
@@ -41,15 +42,25 @@ func resume(t *Step, r mail.Resume) error {
 	if err := curable(t); err != nil {
 		return err
 	}
+	handled := make(map[int]bool, len(run.Handled))
+	for _, seq := range run.Handled {
+		handled[seq] = true
+	}
+	reopened := 0
 	for _, c := range t.calls.all {
-		if c.State == writ.CallSucceeded || slices.Contains(run.Handled, c.Seq) {
+		if c.State == writ.CallSucceeded || handled[c.Seq] {
 			continue
+		}
+		if reopened++; reopened > scripts.MaxOpenCalls {
+			return writ.Errorf(writ.CodeConflict, "more than %d calls of run %s have failed; a resume cannot repeat all of them",
+				scripts.MaxOpenCalls, run.ID).WithHint("submit its script again with `writ submit`")
 		}
 		if err := reopen(t, c); err != nil {
 			return err
 		}
 	}
 	t.calls.forgetIndex()
+	run.Settled, run.SettledBytes = 0, 0
 	t.resumed = true
 	run.Resumes++
 	run.Resumed = r.Signed

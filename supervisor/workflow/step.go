@@ -42,6 +42,9 @@ type Step struct {
 	// this step resumed the run; the next step has the pass, so that a failing pass cannot undo the resume
 	resumed bool
 	applied []appliedResult // results applied in this step
+	survey  *survey         // of a long run that is about to end, else nil
+	// continues is set if the run continues in another step at once, without mail
+	continues bool
 
 	out      Effects
 	verdicts map[int]placement.Decision // placement of calls, by seq; nil unless the step is a preview
@@ -161,8 +164,8 @@ func (t *Step) pin(c *journal.Call, node writ.NodeID) {
 
 // addCall adds a new call of a pass to the run.
 func (t *Step) addCall(n scripts.NewCall) error {
-	if n.Seq != len(t.calls.all)+1 {
-		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, len(t.calls.all))
+	if n.Seq != t.calls.count()+1 {
+		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, t.calls.count())
 	}
 	op, ok := catalog.Lookup(n.Operation)
 	if !ok {

@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 )
@@ -98,11 +99,17 @@ func (t *writer) adopt(pass *pass) error {
 		run.Output = pass.Output
 	}
 	for _, n := range pass.Calls {
+		if err := t.calls.fetch(t.tx, run, n.After...); err != nil {
+			return err
+		}
 		if err := t.addCall(n); err != nil {
 			return err
 		}
 	}
 	if pass.Status == scripts.Failed {
+		if err := t.calls.fetch(t.tx, run, pass.Failure.Seq); err != nil {
+			return err
+		}
 		run.Failure = t.calls.withRootCause(run.Handled, *pass.Failure)
 		// only planned calls end; see journal.Run.StopsCalls
 		t.halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
@@ -115,7 +122,7 @@ func (t *writer) adopt(pass *pass) error {
 func (t *writer) handledCalls(read []int) []int {
 	all := slices.Clone(t.run.Handled)
 	for _, seq := range read {
-		if t.calls.at(seq).State != writ.CallSucceeded {
+		if c := t.calls.at(seq); c == nil || c.State != writ.CallSucceeded {
 			all = append(all, seq)
 		}
 	}
@@ -143,10 +150,11 @@ func (t *writer) persist() error {
 			return err
 		}
 	}
-	if idle := !unevaluated(t.Step); idle != t.run.Idle {
+	if idle := !unevaluated(t.Step) && !t.continues; idle != t.run.Idle {
 		t.run.Idle, t.runDirty = idle, true
 	}
 	setWaitReason(t.Step)
+	t.settle()
 	if t.runDirty || t.run.WaitsAnew() && !t.calls.anySent() {
 		if err := t.tx.PutRun(t.run); err != nil {
 			return err
@@ -160,6 +168,23 @@ func (t *writer) persist() error {
 	t.tx.AddEvents(t.events...)
 	t.count()
 	return nil
+}
+
+// The first calls of a run are settled in parts of settledPart, because each part writes the run. lastKept calls stay in
+// the memory of the run.
+const settledPart, lastKept = 1000, 100
+
+// settle records the first calls that have ended, so that the next steps do not read them.
+func (t *writer) settle() {
+	run := t.run
+	if t.calls.settled()-lastKept < run.Settled+settledPart {
+		return
+	}
+	for ; run.Settled < t.calls.settled()-lastKept; run.Settled++ {
+		c := t.calls.at(run.Settled + 1)
+		run.SettledBytes += bound.Size(c.Args) + bound.Size(c.Values)
+	}
+	t.runDirty = true
 }
 
 // count records the change of the project's open work, and completes the stop messages.
