@@ -14,7 +14,7 @@ const (
 	MaxOpenCalls = 2_000    // the last calls of a run, which may be open: a call waits until all before them have ended
 	MaxArguments = 64 << 10 // bytes of the arguments of a call, encoded
 	MaxResult    = 64 << 10 // bytes of the values of a result, and of a run's output
-	MaxJournal   = 4 << 20  // bytes of the arguments and results of a run's calls
+	MaxJournal   = 6 << 20  // bytes of the arguments and results of a run's calls
 	MaxLogLine   = 4 << 10  // bytes; longer lines are cut off
 	MaxTrace     = 32       // positions of an error
 	MaxLogLines  = 1_000    // lines; the last line reports that further lines were omitted

@@ -28,8 +28,8 @@ type journals struct {
 // memoryOfJournal is the approximate memory of a journal without its entries, in bytes.
 const memoryOfJournal = 256
 
-// keptWhole is the number of entries up to which a journal is kept whole. Of a longer journal, the settled entries are
-// dropped. A suspended pass does not need them, and without it the child asks for the whole journal.
+// keptWhole is the maximum number of entries of a journal that is kept whole. A longer journal loses its settled
+// entries. A suspended pass does not need them. If the suspended pass is gone, the child requests the whole journal.
 const keptWhole = scripts.MaxOpenCalls
 
 // keptJournal is the journal of a run's last pass.
@@ -102,8 +102,8 @@ func wholeJournal(in *scripts.Inputs, version uint64, journal []scripts.Entry) d
 	}
 }
 
-// base returns the journal from which a difference leads to this journal, nil if the child needs the whole journal. The
-// entries before inputs.First are as in the base if they were settled there.
+// base returns the earlier journal of a difference, nil if the child needs the whole journal. An entry that was settled
+// in the earlier journal has not changed, so the new journal may lack it.
 func (j *journals) base(in *scripts.Inputs, journal []scripts.Entry) *keptJournal {
 	k := j.find(in.Run)
 	if k == nil || in.First+len(journal) < k.count() || k.first > in.Settled || k.resumes != in.Resumes ||

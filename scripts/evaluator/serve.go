@@ -89,6 +89,7 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 		return err
 	}
 	kept := newMemory(used)
+	kept.suspended.heap = func() uint64 { used, _ := heapBytes(); return used }
 	in = bufio.NewReaderSize(in, mostRequests) // most lists need one read
 	answers := bufio.NewWriterSize(out, mostAnswers)
 	for {
@@ -146,14 +147,19 @@ func (m *memory) answerAll(requests []request, out *bufio.Writer) (retire bool, 
 // counts against the next pass. Memory that stays between passes is ignored. It reports whether it ran a collection.
 func tidy() bool {
 	const big = 32 << 20
-	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
-	metrics.Read(heap)
-	used, kept := heap[0].Value.Uint64(), heap[1].Value.Uint64()
+	used, kept := heapBytes()
 	if used <= kept+big {
 		return false
 	}
 	runtime.GC()
 	return true
+}
+
+// heapBytes returns the bytes of all values, including garbage, and of the values that the last collection kept.
+func heapBytes() (used, kept uint64) {
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(heap)
+	return heap[0].Value.Uint64(), heap[1].Value.Uint64()
 }
 
 func writeFrame(out io.Writer, v any) error {

@@ -14,6 +14,10 @@ const (
 	// maxSuspended limits the memory of the suspended passes of a child, in bytes. Together with journals, programs and
 	// the values of a running pass it stays below the limits of a child.
 	maxSuspended = 32 << 20
+	// looseSuspended replaces maxSuspended while the child has less than smallHeap bytes in use, including garbage. The
+	// estimates are much too high for a long run, which drops most of its results.
+	looseSuspended = 256 << 20
+	smallHeap      = 80 << 20
 	// keptSuspended limits the number of suspended passes of a child.
 	keptSuspended = 128
 	// leastSuspended is the least fuel of a pass that is suspended. To repeat a pass with less fuel costs less than the
@@ -28,6 +32,7 @@ const (
 // way.
 type suspendedPasses struct {
 	most  int              // bytes
+	heap  func() uint64    // bytes in use by the process; nil in tests
 	list  []*suspendedPass // most recently used first
 	bytes int
 }
@@ -55,13 +60,17 @@ func (s *suspendedPasses) take(run writ.RunID) *suspendedPass {
 // quick to repeat.
 func (s *suspendedPasses) put(one *suspendedPass) {
 	one.bytes = one.pass.Memory()
-	if one.pass.Burned() < leastSuspended || one.bytes > s.most {
+	most := s.most
+	if s.heap != nil && s.heap() < smallHeap {
+		most = looseSuspended
+	}
+	if one.pass.Burned() < leastSuspended || one.bytes > most {
 		one.pass.Drop()
 		return
 	}
 	s.list = slices.Insert(s.list, 0, one)
 	s.bytes += one.bytes
-	for s.bytes > s.most || len(s.list) > keptSuspended {
+	for s.bytes > most || len(s.list) > keptSuspended {
 		s.remove(len(s.list) - 1).pass.Drop()
 	}
 }

@@ -277,6 +277,19 @@ func TestSuspendedPassesHaveALimit(t *testing.T) {
 	if n := len(s.child.suspended.list); n > 3 {
 		t.Errorf("%d passes with 10 MiB each are suspended", n)
 	}
+	heap := uint64(smallHeap - 1)
+	s.child.suspended.heap = func() uint64 { return heap }
+	for i := range 8 {
+		in.Run = writ.RunID(fmt.Sprint("roomy", i))
+		s.pass(t, heavy, in, nil, false)
+	}
+	if n, bytes := len(s.child.suspended.list), s.child.suspended.bytes; n < 8 || bytes > looseSuspended {
+		t.Errorf("%d passes of %d bytes are suspended while the child uses little memory", n, bytes)
+	}
+	heap = smallHeap
+	in.Run = "tight"
+	s.pass(t, heavy, in, nil, false)
+	check(t, &s.child.suspended)
 	for i := range keptPrograms { // the program is dropped, and with it what keeps it in memory
 		in.Run = "other"
 		s.pass(t, &scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(strings.Repeat(" ", i) + "a := 1")}}, in, nil, false)

@@ -120,14 +120,19 @@ func (t *writer) adopt(pass *pass) error {
 // handledCalls returns the failed calls whose error the script has read, in this or an earlier pass, ascending. Reads
 // of calls that succeeded are omitted, because they would cause a write of the run in each step.
 func (t *writer) handledCalls(read []int) []int {
-	all := slices.Clone(t.run.Handled)
+	all := slices.Clip(t.run.Handled)
 	for _, seq := range read {
+		if _, known := slices.BinarySearch(t.run.Handled, seq); known {
+			continue
+		}
 		if c := t.calls.at(seq); c == nil || c.State != writ.CallSucceeded {
 			all = append(all, seq)
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	if len(all) > len(t.run.Handled) {
+		slices.Sort(all)
+	}
+	return all
 }
 
 // persist writes the run and the changed calls, with their events. A run in memory whose only change is that it waits
