@@ -25,7 +25,7 @@ func impossible(why string) error { return fmt.Errorf("%w: %s", ErrImpossible, w
 func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 	count := inputs.First + len(journal)
 	inOrder := true
-	for i := max(inputs.Settled-inputs.First, 0); i < len(journal); i++ {
+	for i := max(inputs.Ended-inputs.First, 0); i < len(journal); i++ {
 		seq := journal[i].Seq
 		if seq < 1 || seq > count {
 			if o.Status != Failed || len(o.Calls) > 0 {

@@ -48,12 +48,12 @@ type Inputs struct {
 
 // Past describes the journal of a pass. The zero Past is correct for each whole journal.
 type Past struct {
-	// Settled is the number of first entries of the journal whose calls have ended. They are in order, and do not change
+	// Ended is the number of first entries of the journal whose calls have ended. They are in order, and do not change
 	// between the passes of a run with equal Resumes.
-	Settled int
+	Ended   int
 	Resumes int
 	// First is the number of first entries that the journal lacks, because the caller does not hold them in memory. They
-	// are settled. Earlier returns them.
+	// have ended. Earlier returns them.
 	First   int
 	Earlier func(ctx context.Context) ([]Entry, error)
 }

@@ -146,8 +146,8 @@ func TestFirstCallFailsLongRun(t *testing.T) {
 					s.start()
 				}
 				run, calls := s.wantState(id, writ.RunFailed)
-				if run.Failure.Seq != 1 || run.Failure.Code != writ.CodeInjectedFinal || run.Settled < 1000 {
-					t.Errorf("failure %+v, %d settled calls", run.Failure, run.Settled)
+				if run.Failure.Seq != 1 || run.Failure.Code != writ.CodeInjectedFinal || run.FirstEnded < 1000 {
+					t.Errorf("failure %+v, %d of its first calls have ended", run.Failure, run.FirstEnded)
 				}
 				s.wantSummary(run, calls)
 				run, calls = s.mustResume(id, writ.RunSucceeded)

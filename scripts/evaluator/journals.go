@@ -28,7 +28,7 @@ type journals struct {
 // memoryOfJournal is the approximate memory of a journal without its entries, in bytes.
 const memoryOfJournal = 256
 
-// keptWhole is the maximum number of entries of a journal that is kept whole. A longer journal loses its settled
+// keptWhole is the maximum number of entries of a journal that is kept whole. A longer journal loses its ended
 // entries. A suspended pass does not need them. If the suspended pass is gone, the child requests the whole journal.
 const keptWhole = scripts.MaxOpenCalls
 
@@ -40,7 +40,7 @@ type keptJournal struct {
 	entries []scripts.Entry // by sequence number: entries[i].Seq == first+i+1
 	bytes   int
 	inputs  keptInputs
-	settled int // see scripts.Inputs
+	ended   int // see scripts.Inputs
 	resumes int // of the run
 }
 
@@ -87,7 +87,7 @@ type difference struct {
 	Base    uint64   // the version of the earlier journal; 0 if Entries is the whole journal
 	Version uint64   // of the later journal; a child gets each version once
 	Count   int      // number of entries of the later journal
-	Settled int      // see scripts.Inputs
+	Ended   int      // see scripts.Inputs
 	Resumes int      // of the run
 	Entries []scripts.Entry
 }
@@ -98,16 +98,16 @@ func (j *journals) find(run writ.RunID) *keptJournal { return j.runs[run] }
 // wholeJournal returns the difference between no journal and a whole journal.
 func wholeJournal(in *scripts.Inputs, version uint64, journal []scripts.Entry) difference {
 	return difference{
-		Version: version, Count: in.First + len(journal), Settled: in.Settled, Resumes: in.Resumes, Entries: journal,
+		Version: version, Count: in.First + len(journal), Ended: in.Ended, Resumes: in.Resumes, Entries: journal,
 	}
 }
 
-// base returns the earlier journal of a difference, nil if the child needs the whole journal. An entry that was settled
-// in the earlier journal has not changed, so the new journal may lack it.
+// base returns the earlier journal of a difference, nil if the child needs the whole journal. An entry that had ended in
+// the earlier journal has not changed, so the new journal may lack it.
 func (j *journals) base(in *scripts.Inputs, journal []scripts.Entry) *keptJournal {
 	k := j.find(in.Run)
-	if k == nil || in.First+len(journal) < k.count() || k.first > in.Settled || k.resumes != in.Resumes ||
-		in.First > k.settled || !inOrder(journal[max(k.first-in.First, 0):], max(k.first, in.First)) {
+	if k == nil || in.First+len(journal) < k.count() || k.first > in.Ended || k.resumes != in.Resumes ||
+		in.First > k.ended || !inOrder(journal[max(k.first-in.First, 0):], max(k.first, in.First)) {
 		return nil
 	}
 	return k
@@ -145,13 +145,13 @@ func (j *journals) apply(run writ.RunID, d difference) (journal []scripts.Entry,
 	if d.Base != 0 {
 		k.change(d.Entries)
 	}
-	k.version, k.settled, k.resumes = d.Version, d.Settled, d.Resumes
+	k.version, k.ended, k.resumes = d.Version, d.Ended, d.Resumes
 	if k.first == 0 {
 		journal = k.entries
 	}
 	ordered := d.Base != 0 || inOrder(k.entries, 0)
 	if ordered {
-		k.drop(d.Settled, j.whole)
+		k.drop(d.Ended, j.whole)
 	}
 	// An empty journal is not kept, because its next difference would be as long. A kept journal is in order already.
 	if k.count() > 0 && k.bytes <= j.most && ordered {
@@ -195,10 +195,10 @@ func whole(run writ.RunID, entries []scripts.Entry) *keptJournal {
 	return k
 }
 
-// drop drops the settled entries of a journal that is longer than `whole`. It drops many at once, because that moves the
+// drop drops the ended entries of a journal that is longer than `whole`. It drops many at once, because that moves the
 // other entries.
-func (k *keptJournal) drop(settled, whole int) {
-	n := min(settled-k.first, len(k.entries))
+func (k *keptJournal) drop(ended, whole int) {
+	n := min(ended-k.first, len(k.entries))
 	if k.count() <= whole || n < min(len(k.entries), whole/2) {
 		return
 	}

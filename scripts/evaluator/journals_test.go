@@ -83,15 +83,15 @@ func TestBothSidesHaveTheSameJournals(t *testing.T) {
 			in = &scripts.Inputs{Run: run}
 			inputs[run] = in
 		}
-		if n := in.Settled; n <= min(len(want), len(before)) && inOrder(want, 0) && chance.IntN(15) > 0 {
+		if n := in.Ended; n <= min(len(want), len(before)) && inOrder(want, 0) && chance.IntN(15) > 0 {
 			copy(want, before[:n])
 		}
-		if in.Settled > min(len(want), len(before)) || !reflect.DeepEqual(want[:in.Settled], before[:in.Settled]) || !inOrder(want, 0) {
-			in.Settled = 0
+		if in.Ended > min(len(want), len(before)) || !reflect.DeepEqual(want[:in.Ended], before[:in.Ended]) || !inOrder(want, 0) {
+			in.Ended = 0
 			in.Resumes++
 		}
-		for in.Settled < len(want) && inOrder(want, 0) && want[in.Settled].State != scripts.EntryOpen && chance.IntN(3) > 0 {
-			in.Settled++
+		for in.Ended < len(want) && inOrder(want, 0) && want[in.Ended].State != scripts.EntryOpen && chance.IntN(3) > 0 {
+			in.Ended++
 		}
 		d := parent.difference(in, version+1, want)
 		if d.Base != 0 {

@@ -162,8 +162,8 @@ func TestChildWithSuspendedPassesEqualsReplay(t *testing.T) {
 			}
 			before := s.suspended(r.inputs.Run)
 			in, journal := r.inputs, r.journal
-			if in.Settled > 0 && draw("earlier", 2) == 0 {
-				in.First = min(draw("first", in.Settled+1), len(journal))
+			if in.Ended > 0 && draw("earlier", 2) == 0 {
+				in.First = min(draw("first", in.Ended+1), len(journal))
 				in.Earlier = func(context.Context) ([]scripts.Entry, error) { return journal[:in.First], nil }
 			}
 			got := s.pass(t, &r.bundle, in, journal[in.First:], false)
@@ -192,8 +192,8 @@ func TestChildWithSuspendedPassesEqualsReplay(t *testing.T) {
 			}
 			r.inputs.Logged += len(got.Logs)
 			journal = slices.Clone(r.journal)
-			if slices.ContainsFunc(journal[:min(r.inputs.Settled, len(journal))], func(e scripts.Entry) bool { return e.State == scripts.EntryFailed }) && draw("resumed", 8) == 0 {
-				r.inputs.Settled = 0
+			if slices.ContainsFunc(journal[:min(r.inputs.Ended, len(journal))], func(e scripts.Entry) bool { return e.State == scripts.EntryFailed }) && draw("resumed", 8) == 0 {
+				r.inputs.Ended = 0
 				r.inputs.Resumes++
 			}
 			for _, c := range got.Calls {
@@ -205,13 +205,13 @@ func TestChildWithSuspendedPassesEqualsReplay(t *testing.T) {
 					e.State, e.Error = scripts.EntryFailed, writ.Errorf(writ.CodeInjected, "told to fail")
 				case e.State == scripts.EntryOpen && draw("result", 2) == 0:
 					e.State, e.Values = scripts.EntrySucceeded, map[string]any{"hostname": fmt.Sprint("h", i), "path": "p", "uid": "u"}
-				case e.State == scripts.EntryFailed && i >= r.inputs.Settled && draw("taken back", 6) == 0:
+				case e.State == scripts.EntryFailed && i >= r.inputs.Ended && draw("taken back", 6) == 0:
 					e.State, e.Error = scripts.EntryOpen, nil
 				}
 			}
 			r.journal = journal
-			for r.inputs.Settled = min(r.inputs.Settled, len(journal)); r.inputs.Settled < len(journal) && journal[r.inputs.Settled].State != scripts.EntryOpen; {
-				r.inputs.Settled++
+			for r.inputs.Ended = min(r.inputs.Ended, len(journal)); r.inputs.Ended < len(journal) && journal[r.inputs.Ended].State != scripts.EntryOpen; {
+				r.inputs.Ended++
 			}
 		}
 	})

@@ -29,11 +29,11 @@ type Run struct {
 	Crashes   int           `json:"crashes,omitempty"` // consecutive crashes of the evaluator
 	// Bytes is the encoded size of the arguments and values of its calls, as of the last write.
 	Bytes int `json:"bytes,omitempty"`
-	// Settled is a number of first calls that have all ended. A step does not read them. SettledBytes is their part of
-	// Bytes.
-	Settled      int `json:"settled,omitempty"`
-	SettledBytes int `json:"settled_bytes,omitempty"`
-	Resumes      int `json:"resumes,omitempty"` // number of resumes
+	// FirstEnded is a number of first calls that have all ended. A step does not read them. FirstEndedBytes is their part
+	// of Bytes.
+	FirstEnded      int `json:"first_ended,omitempty"`
+	FirstEndedBytes int `json:"first_ended_bytes,omitempty"`
+	Resumes         int `json:"resumes,omitempty"` // number of resumes
 	// Resumed is the time at which the newest resume was signed. Statements signed before it concern an earlier end of
 	// the run.
 	Resumed time.Time `json:"resumed,omitzero"`

@@ -17,7 +17,7 @@ import (
 //
 // A run may have thousands of ended calls, and a step concerns few calls. So a step visits the live calls, and the
 // indexes below stay from step to step. The list lacks the first calls of a long run, which have all ended: see
-// journal.Run.Settled. A step adds the calls among them that it needs.
+// journal.Run.FirstEnded. A step adds the calls among them that it needs.
 type callList struct {
 	first   int                                // number of first calls that all lacks
 	old     map[int]*journal.Call              // some of them, by seq
@@ -136,8 +136,8 @@ func (l *callList) anyOpen() bool {
 	return slices.ContainsFunc(l.live, func(c *journal.Call) bool { return !c.State.Ended() })
 }
 
-// settled returns the number of first calls that have ended.
-func (l *callList) settled() int {
+// firstEnded returns the number of first calls that have ended.
+func (l *callList) firstEnded() int {
 	for _, c := range l.live {
 		if !c.State.Ended() {
 			return c.Seq - 1

@@ -42,7 +42,7 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 	}
 	t.calls.entries.update(&t.calls, t.touched)
 	past := scripts.Past{
-		Settled: t.calls.settled(), Resumes: t.run.Resumes, First: t.calls.first, Earlier: a.earlier(t.run, t.calls.first),
+		Ended: t.calls.firstEnded(), Resumes: t.run.Resumes, First: t.calls.first, Earlier: a.earlier(t.run, t.calls.first),
 	}
 	outcome, err := a.Programs.Pass(ctx, t.run, t.calls.entries.complete(t.calls.all), past)
 	if err != nil { // the evaluator may still read the entries

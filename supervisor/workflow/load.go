@@ -55,7 +55,7 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 		return nil, err
 	}
 	t := NewStep(a.View, run, tx.Now)
-	first, before := run.Settled, run.SettledBytes
+	first, before := run.FirstEnded, run.FirstEndedBytes
 	if m.Resume != nil { // it may reopen any call
 		first, before = 0, 0
 	}
@@ -108,7 +108,7 @@ func remember(a *Advancer, t *Step) {
 	}
 	t.calls.entries.update(&t.calls, t.touched)
 	dropEnded(&t.calls)
-	t.calls.dropFirst(t.run.Settled)
+	t.calls.dropFirst(t.run.FirstEnded)
 	a.recent.put(&recentRun{run: t.run, calls: t.calls})
 }
 
@@ -163,7 +163,7 @@ func (r *recentRun) size() int {
 	const inMemory, call = 4, 1 << 10 // memory per encoded byte, and per call without values
 	bytes := r.run.Bytes
 	if r.calls.first > 0 {
-		bytes -= r.run.SettledBytes
+		bytes -= r.run.FirstEndedBytes
 	}
 	return call*(1+len(r.calls.all)+len(r.calls.old)) + inMemory*bytes
 }

@@ -238,7 +238,7 @@ func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 		if err != nil || r == nil {
 			return nil, err
 		}
-		calls, err := tx.CallsAfter(run, r.Settled)
+		calls, err := tx.CallsAfter(run, r.FirstEnded)
 		if err != nil {
 			return nil, err
 		}

@@ -60,7 +60,7 @@ func resume(t *Step, r mail.Resume) error {
 		}
 	}
 	t.calls.forgetIndex()
-	run.Settled, run.SettledBytes = 0, 0
+	run.FirstEnded, run.FirstEndedBytes = 0, 0
 	t.resumed = true
 	run.Resumes++
 	run.Resumed = r.Signed

@@ -159,7 +159,7 @@ func (t *writer) persist() error {
 		t.run.Idle, t.runDirty = idle, true
 	}
 	setWaitReason(t.Step)
-	t.settle()
+	t.recordEnded()
 	if t.runDirty || t.run.WaitsAnew() && !t.calls.anySent() {
 		if err := t.tx.PutRun(t.run); err != nil {
 			return err
@@ -175,19 +175,19 @@ func (t *writer) persist() error {
 	return nil
 }
 
-// The first calls of a run are settled in parts of settledPart, because each part writes the run. lastKept calls stay in
-// the memory of the run.
-const settledPart, lastKept = 1000, 100
+// The end of the first calls of a run is recorded in parts of endedPart calls, because each part writes the run. The
+// last lastKept calls stay in memory.
+const endedPart, lastKept = 1000, 100
 
-// settle records the first calls that have ended, so that the next steps do not read them.
-func (t *writer) settle() {
+// recordEnded records the first calls that have ended, so that the next steps do not read them.
+func (t *writer) recordEnded() {
 	run := t.run
-	if t.calls.settled()-lastKept < run.Settled+settledPart {
+	if t.calls.firstEnded()-lastKept < run.FirstEnded+endedPart {
 		return
 	}
-	for ; run.Settled < t.calls.settled()-lastKept; run.Settled++ {
-		c := t.calls.at(run.Settled + 1)
-		run.SettledBytes += bound.Size(c.Args) + bound.Size(c.Values)
+	for ; run.FirstEnded < t.calls.firstEnded()-lastKept; run.FirstEnded++ {
+		c := t.calls.at(run.FirstEnded + 1)
+		run.FirstEndedBytes += bound.Size(c.Args) + bound.Size(c.Values)
 	}
 	t.runDirty = true
 }
