@@ -72,7 +72,7 @@ func (in *Inputs) WithEarlier(ctx context.Context, journal []Entry) (*Inputs, []
 	}
 	whole := *in
 	whole.First, whole.Earlier = 0, nil
-	return &whole, append(earlier[:len(earlier):len(earlier)], journal...), nil
+	return &whole, append(slices.Clip(earlier), journal...), nil
 }
 
 // Permit checks a new call against the signed header.

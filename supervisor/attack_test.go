@@ -63,7 +63,7 @@ func TestResultsOfRunAreBounded(t *testing.T) {
 		s.join("n1", lying(func(r *writ.Result) { r.Values["path"] = strings.Repeat("x", scripts.MaxResult-200) }))
 		id := s.submit(`
 volume := import("volume")
-for i := 0; i < 80; i++ { volume.create("v" + i, {size_gib: 1}).err }
+for i := 0; i < 110; i++ { volume.create("v" + i, {size_gib: 1}).err }
 `)
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		kept, refused := 0, 0

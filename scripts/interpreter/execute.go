@@ -235,8 +235,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 // in the same way, it suffices that one call has ended. It returns nil, or a suspension that ends the pass.
 func (p *pass) awaitRoom(seq int) error {
 	before := seq - p.maxOpen
-	switch {
-	case p.maxOpen == 0 || before < 1 || !p.isOpen(before) || p.waiting.until(before):
+	if p.maxOpen == 0 || before < 1 || !p.isOpen(before) || p.waiting.until(before) {
 		return nil
 	}
 	return &suspension{seq: before}

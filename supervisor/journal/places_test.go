@@ -37,7 +37,7 @@ func TestARunHasAPlaceForEachOfItsCalls(t *testing.T) {
 
 // A run of an earlier version has a number below 2^32 and the rows of its calls next to the rows of the next run.
 //
-// Promise: Upgrades: Runs of a version with at most 2,000 calls in a run continue beside longer runs.
+// Promise: Recovery: Runs of a version with at most 2,000 calls in a run continue beside longer runs.
 // How: An earlier run keeps its number and its room, and new runs get numbers above all earlier ones.
 func TestRunsOfEarlierVersionsKeepTheirPlaces(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {

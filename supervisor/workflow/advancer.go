@@ -165,7 +165,7 @@ func (a *Advancer) afterCommit(t *Step) {
 	}
 	switch {
 	case t.run.State.Ended() && t.runMoved:
-		a.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", t.calls.count())
+		a.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", countOf(&t.calls))
 		a.Ended(t.run.ID)
 	case wantsPass(t):
 		a.Mailbox.Post(t.run.ID, mail.Mail{})

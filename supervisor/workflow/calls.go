@@ -40,16 +40,16 @@ func newCallList(first int, all []*journal.Call) callList {
 	return l
 }
 
-// count returns the number of calls of the run.
-func (l *callList) count() int { return l.first + len(l.all) }
+// countOf returns the number of calls of the run.
+func countOf(l *callList) int { return l.first + len(l.all) }
 
 // lacks reports whether the run has a call that the list lacks.
-func (l *callList) lacks(seq int) bool { return seq >= 1 && seq <= l.first && l.old[seq] == nil }
+func lacks(l *callList, seq int) bool { return seq >= 1 && seq <= l.first && l.old[seq] == nil }
 
 // fetch adds the calls that the list lacks.
-func (l *callList) fetch(tx *journal.Tx, run *journal.Run, seqs ...int) error {
+func fetch(l *callList, tx *journal.Tx, run *journal.Run, seqs ...int) error {
 	for _, seq := range seqs {
-		if !l.lacks(seq) {
+		if !lacks(l, seq) {
 			continue
 		}
 		c, err := tx.CallOf(run, seq)
@@ -64,9 +64,9 @@ func (l *callList) fetch(tx *journal.Tx, run *journal.Run, seqs ...int) error {
 }
 
 // fetchNeeds adds the calls that the live calls need.
-func (l *callList) fetchNeeds(tx *journal.Tx, run *journal.Run) error {
+func fetchNeeds(l *callList, tx *journal.Tx, run *journal.Run) error {
 	for _, c := range l.live {
-		if err := l.fetch(tx, run, c.After...); err != nil {
+		if err := fetch(l, tx, run, c.After...); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func (l *callList) fetchNeeds(tx *journal.Tx, run *journal.Run) error {
 }
 
 // dropFirst removes the first calls of the run from the list, except the needs of live calls. They have ended.
-func (l *callList) dropFirst(first int) {
+func dropFirst(l *callList, first int) {
 	gone := first - l.first
 	if gone <= 0 {
 		return
@@ -110,7 +110,7 @@ type resourceCalls struct {
 // at returns a call by its sequence number, nil if it is unknown or the list lacks it.
 func (l *callList) at(seq int) *journal.Call {
 	switch {
-	case seq < 1 || seq > l.count():
+	case seq < 1 || seq > countOf(l):
 		return nil
 	case seq <= l.first:
 		return l.old[seq]
@@ -137,13 +137,13 @@ func (l *callList) anyOpen() bool {
 }
 
 // firstEnded returns the number of first calls that have ended.
-func (l *callList) firstEnded() int {
+func firstEnded(l *callList) int {
 	for _, c := range l.live {
 		if !c.State.Ended() {
 			return c.Seq - 1
 		}
 	}
-	return l.count()
+	return countOf(l)
 }
 
 // bytes returns the total size of arguments and values of the calls in the list.
@@ -192,7 +192,7 @@ type partList struct {
 
 // update considers the new calls of a run.
 func (p *partList) update(l *callList) {
-	for ; p.known < l.count(); p.known++ {
+	for ; p.known < countOf(l); p.known++ {
 		c := l.all[p.known-l.first]
 		for _, seq := range c.After {
 			if need := l.at(seq); need != nil && need.Kind == writ.KindVolume {

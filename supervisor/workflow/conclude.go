@@ -140,7 +140,7 @@ func (t *writer) end(state writ.RunState) error {
 	}
 	run.Summary, err = envelope.Sign(envelope.Summary, t.Key, writ.Summary{
 		Run: run.ID, Datacenter: t.Datacenter, Payload: run.Payload, State: state, Failure: signedFailure(run.Failure),
-		Output: run.Output, Calls: t.calls.count(), Results: results, Ended: t.now.UnixMilli(),
+		Output: run.Output, Calls: countOf(&t.calls), Results: results, Ended: t.now.UnixMilli(),
 	})
 	return err
 }

@@ -42,7 +42,7 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 	}
 	t.calls.entries.update(&t.calls, t.touched)
 	past := scripts.Past{
-		Ended: t.calls.firstEnded(), Resumes: t.run.Resumes, First: t.calls.first, Earlier: a.earlier(t.run, t.calls.first),
+		Ended: firstEnded(&t.calls), Resumes: t.run.Resumes, First: t.calls.first, Earlier: a.earlier(t.run, t.calls.first),
 	}
 	outcome, err := a.Programs.Pass(ctx, t.run, t.calls.entries.complete(t.calls.all), past)
 	if err != nil { // the evaluator may still read the entries
@@ -123,7 +123,7 @@ func unevaluated(t *Step) bool {
 	}
 	return len(t.run.Waiting) == 0 || slices.ContainsFunc(t.run.Waiting, func(seq int) bool {
 		c := t.calls.at(seq)
-		return t.calls.lacks(seq) || c != nil && c.State.Ended()
+		return lacks(&t.calls, seq) || c != nil && c.State.Ended()
 	})
 }
 

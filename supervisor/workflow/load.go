@@ -42,7 +42,7 @@ func (a *Advancer) again(id writ.RunID, m mail.Mail) *Step {
 		}
 		t.genuine[i] = true
 	}
-	if slices.ContainsFunc(m.Started, func(a mail.Active) bool { return t.calls.lacks(a.Key.Seq) }) {
+	if slices.ContainsFunc(m.Started, func(a mail.Active) bool { return lacks(&t.calls, a.Key.Seq) }) {
 		return nil
 	}
 	return t
@@ -64,11 +64,11 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 		return nil, err
 	}
 	t.calls = newCallList(first, all)
-	if err := t.calls.fetchNeeds(tx, run); err != nil {
+	if err := fetchNeeds(&t.calls, tx, run); err != nil {
 		return nil, err
 	}
 	for _, a := range m.Started {
-		if err := t.calls.fetch(tx, run, a.Key.Seq); err != nil {
+		if err := fetch(&t.calls, tx, run, a.Key.Seq); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +80,7 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 		}
 	}
 	for i, arrival := range m.Results {
-		if err := t.calls.fetch(tx, run, arrival.Result.Seq); err != nil {
+		if err := fetch(&t.calls, tx, run, arrival.Result.Seq); err != nil {
 			return nil, err
 		}
 		c := t.calls.at(arrival.Result.Seq)
@@ -108,7 +108,7 @@ func remember(a *Advancer, t *Step) {
 	}
 	t.calls.entries.update(&t.calls, t.touched)
 	dropEnded(&t.calls)
-	t.calls.dropFirst(t.run.FirstEnded)
+	dropFirst(&t.calls, t.run.FirstEnded)
 	a.recent.put(&recentRun{run: t.run, calls: t.calls})
 }
 

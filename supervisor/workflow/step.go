@@ -164,8 +164,8 @@ func (t *Step) pin(c *journal.Call, node writ.NodeID) {
 
 // addCall adds a new call of a pass to the run.
 func (t *Step) addCall(n scripts.NewCall) error {
-	if n.Seq != t.calls.count()+1 {
-		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, t.calls.count())
+	if n.Seq != countOf(&t.calls)+1 {
+		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, countOf(&t.calls))
 	}
 	op, ok := catalog.Lookup(n.Operation)
 	if !ok {

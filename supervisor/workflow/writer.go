@@ -99,7 +99,7 @@ func (t *writer) adopt(pass *pass) error {
 		run.Output = pass.Output
 	}
 	for _, n := range pass.Calls {
-		if err := t.calls.fetch(t.tx, run, n.After...); err != nil {
+		if err := fetch(&t.calls, t.tx, run, n.After...); err != nil {
 			return err
 		}
 		if err := t.addCall(n); err != nil {
@@ -107,7 +107,7 @@ func (t *writer) adopt(pass *pass) error {
 		}
 	}
 	if pass.Status == scripts.Failed {
-		if err := t.calls.fetch(t.tx, run, pass.Failure.Seq); err != nil {
+		if err := fetch(&t.calls, t.tx, run, pass.Failure.Seq); err != nil {
 			return err
 		}
 		run.Failure = t.calls.withRootCause(run.Handled, *pass.Failure)
@@ -182,10 +182,10 @@ const endedPart, lastKept = 1000, 100
 // recordEnded records the first calls that have ended, so that the next steps do not read them.
 func (t *writer) recordEnded() {
 	run := t.run
-	if t.calls.firstEnded()-lastKept < run.FirstEnded+endedPart {
+	if firstEnded(&t.calls)-lastKept < run.FirstEnded+endedPart {
 		return
 	}
-	for ; run.FirstEnded < t.calls.firstEnded()-lastKept; run.FirstEnded++ {
+	for ; run.FirstEnded < firstEnded(&t.calls)-lastKept; run.FirstEnded++ {
 		c := t.calls.at(run.FirstEnded + 1)
 		run.FirstEndedBytes += bound.Size(c.Args) + bound.Size(c.Values)
 	}
