@@ -127,13 +127,14 @@ func (r *Results) Digest() writ.Digest {
 	return writ.Digest(r.sum.Sum(nil))
 }
 
-// ResultsDigest returns the digest of the results of a run. calls must be all calls of the run, in order.
+// ResultsDigest returns the digest of the results of a run. calls must be all calls of the run.
 func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) {
 	r, err := tx.Results(run)
 	if err != nil {
 		return writ.Digest{}, err
 	}
-	for _, c := range calls {
+	inOrder := slices.SortedFunc(slices.Values(calls), func(a, b *Call) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, c := range inOrder {
 		r.Add(c)
 	}
 	return r.Digest(), nil

@@ -150,7 +150,7 @@ func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found 
 	if err != nil || run == nil || run.State.Ended() || !run.Idle || run.StopsCalls() {
 		return nil, 0, err
 	}
-	rows, err := tx.openRows(run.number)
+	rows, err := tx.openRows(run)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -185,9 +185,10 @@ func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found 
 	return found, len(rows), nil
 }
 
-// openRows returns the open calls of the run with this number, in order.
-func (tx *Tx) openRows(run int64) ([]openRow, error) {
-	rows, err := tx.QueryContext(tx.ctx, openRows, place(run, 0), place(run+slotsOf(run), 0))
+// openRows returns the open calls of a run, in order.
+func (tx *Tx) openRows(run *Run) ([]openRow, error) {
+	rows, err := tx.QueryContext(tx.ctx, openRows, place(run.number, run.FirstEnded),
+		place(run.number+slotsOf(run.number), 0))
 	return sqldb.List(rows, err, func(row *sql.Rows) (r openRow, err error) {
 		err = row.Scan(&r.seq, &r.place, &r.state, &r.node, &r.claimed, &r.ready, &r.retryAt)
 		return r, err
