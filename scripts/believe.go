@@ -35,7 +35,7 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 		}
 		inOrder = inOrder && seq == inputs.First+i+1
 	}
-	if !inOrder {
+	if !inOrder && inputs.First == 0 {
 		sorted := make([]Entry, len(journal))
 		for i := range journal {
 			sorted[journal[i].Seq-1] = journal[i]

@@ -146,8 +146,8 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 	return err
 }
 
-// load reads the first entries of the journals for which the child has no base, or of all journals. It fails the passes
-// whose entries are not readable, and returns the other passes. If ctx has ended, it neither fails nor returns them.
+// load reads the first entries of each journal if the child has no base for it, or if all is set. After an error it fails
+// the pass. It returns the other passes. If ctx has ended, it neither fails nor returns a pass whose entries it lacks.
 func (c *child) load(ctx context.Context, passes []*passing, all bool) []*passing {
 	return slices.DeleteFunc(passes, func(p *passing) bool {
 		if p.request.Inputs.First == 0 || !all && c.journals.base(p.request.Inputs, p.journal) != nil {
