@@ -42,13 +42,9 @@ func resume(t *Step, r mail.Resume) error {
 	if err := curable(t); err != nil {
 		return err
 	}
-	handled := make(map[int]bool, len(run.Handled))
-	for _, seq := range run.Handled {
-		handled[seq] = true
-	}
 	reopened := 0
 	for _, c := range t.calls.all {
-		if c.State == writ.CallSucceeded || handled[c.Seq] {
+		if c.State == writ.CallSucceeded || slices.Contains(run.Handled, c.Seq) {
 			continue
 		}
 		if reopened++; reopened > scripts.MaxOpenCalls {
