@@ -179,3 +179,24 @@ func (s *sim) wantSummary(run *journal.Run, calls []*journal.Call) {
 		s.t.Fatal(err)
 	}
 }
+
+// The last call of a long run is resumed. The step that ends the run stores the row of its first result, and the signed
+// summary covers this result too.
+func TestSummaryCoversResultOfLastStep(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if job.Name == "last" && job.Attempt == 1 {
+					return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "no disk")}
+				}
+				return succeed(ctx, job)
+			}
+		})
+		id := s.submitLong(`n := import("node"); volume := import("volume")
+` + laterCalls + `volume.create("last", {size_gib: 1})`, 1400)
+		run, calls := s.wantState(id, writ.RunFailed)
+		s.wantSummary(run, calls)
+		run, calls = s.mustResume(id, writ.RunSucceeded)
+		s.wantSummary(run, calls)
+	})
+}

@@ -91,15 +91,27 @@ type lateResult struct {
 
 // Results returns the digest of no results of a run.
 func (tx *Tx) Results(run writ.RunID) (*Results, error) {
-	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest, mac FROM results WHERE run = $1 ORDER BY seq, try`, string(run))
-	late, err := sqldb.List(rows, err, func(row *sql.Rows) (r lateResult, err error) {
+	late, err := tx.lateResults(run, 0)
+	return &Results{sum: sha256.New(), late: late}, err
+}
+
+// ResumeResults continues a digest of an earlier transaction, which has the results of all calls up to seq.
+func (tx *Tx) ResumeResults(r *Results, run writ.RunID, seq int) (err error) {
+	r.late, err = tx.lateResults(run, seq)
+	return err
+}
+
+// lateResults returns the results with their own rows, of the calls after seq.
+func (tx *Tx) lateResults(run writ.RunID, seq int) ([]lateResult, error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest, mac FROM results WHERE run = $1 AND seq > $2
+		ORDER BY seq, try`, string(run), seq)
+	return sqldb.List(rows, err, func(row *sql.Rows) (r lateResult, err error) {
 		var mac []byte
 		if err = row.Scan(&r.seq, &r.attempt, &r.frame, &mac); err == nil {
 			err = tx.check("results", mac, string(run), r.seq, r.attempt, r.frame)
 		}
 		return r, err
 	})
-	return &Results{sum: sha256.New(), late: late}, err
 }
 
 // Add adds the results of the next call.

@@ -98,6 +98,10 @@ func (t *writer) results() (writ.Digest, error) {
 	if t.survey == nil {
 		return t.tx.ResultsDigest(t.run.ID, t.calls.all)
 	}
+	// this step may have added rows
+	if err := t.tx.ResumeResults(t.survey.results, t.run.ID, t.calls.first); err != nil {
+		return writ.Digest{}, err
+	}
 	for _, c := range t.calls.all {
 		t.survey.results.Add(c)
 	}
