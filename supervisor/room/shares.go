@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/scripts"
 	"writ/supervisor/fleet"
 	"writ/supervisor/journal"
 	"writ/supervisor/mailbox"
@@ -43,7 +44,7 @@ func (s *Shares) Lines(
 	}
 	most := room
 	if s.Mailbox.AnyStalled() {
-		most += journal.MaxCalls // so that other runs remain after stalled runs are skipped
+		most += 2 * scripts.MaxOpenCalls // so that other runs remain after stalled runs are skipped
 	}
 	stand := func(project writ.ProjectID) (placement.Line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
