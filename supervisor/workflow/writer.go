@@ -182,10 +182,11 @@ const endedPart, lastKept = 1000, 100
 // recordEnded records the first calls that have ended, so that the next steps do not read them.
 func (t *writer) recordEnded() {
 	run := t.run
-	if firstEnded(&t.calls)-lastKept < run.FirstEnded+endedPart {
+	last := firstEnded(&t.calls) - lastKept
+	if last < run.FirstEnded+endedPart {
 		return
 	}
-	for ; run.FirstEnded < firstEnded(&t.calls)-lastKept; run.FirstEnded++ {
+	for ; run.FirstEnded < last; run.FirstEnded++ {
 		c := t.calls.at(run.FirstEnded + 1)
 		run.FirstEndedBytes += bound.Size(c.Args) + bound.Size(c.Values)
 	}
