@@ -235,8 +235,11 @@ func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 	}
 	for _, run := range runs {
 		r, err := tx.Run(run)
-		if err != nil || r == nil {
+		if err != nil {
 			return nil, err
+		}
+		if r == nil { // the database has lost the run
+			continue
 		}
 		calls, err := tx.CallsAfter(run, r.FirstEnded)
 		if err != nil {
