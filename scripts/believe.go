@@ -42,6 +42,9 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 		}
 		journal = sorted
 	}
+	if most := count + len(o.Calls) - MaxOpenCalls; len(o.Calls) > 0 && firstOpen(inputs, journal) <= most {
+		return impossible("it makes calls while too many calls are open")
+	}
 	for i := range o.Calls {
 		if err := o.Calls[i].check(inputs, count+i+1); err != nil {
 			return err
@@ -60,6 +63,16 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 		return impossible("its log is invalid or exceeds the limits")
 	}
 	return nil
+}
+
+// firstOpen returns the first call that is open after the pass, at most the first new call.
+func firstOpen(inputs Inputs, journal []Entry) int {
+	for i := max(inputs.Ended-inputs.First, 0); i < len(journal); i++ {
+		if journal[i].State == EntryOpen {
+			return inputs.First + i + 1
+		}
+	}
+	return inputs.First + len(journal) + 1
 }
 
 // checkEnd checks the status of the pass and the fields that belong to it. The journal begins after `first` calls.
@@ -136,8 +149,8 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 			return impossible("a call does not wait for a call that it depends on")
 		}
 	}
-	if !ascending(c.After, seq-1) {
-		return impossible("a call depends on a later call")
+	if len(c.After) > len(refs) || !ascending(c.After, seq-1) {
+		return impossible("a call depends on a later call, or on a call that its arguments do not name")
 	}
 	for _, secret := range op.Args.Secrets(c.Args) {
 		if !slices.Contains(inputs.Secrets, string(secret)) {

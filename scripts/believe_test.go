@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"writ"
@@ -32,5 +33,44 @@ func TestDamagedJournalAllowsNoCalls(t *testing.T) {
 	}
 	if err := honest.Check(in, damaged); err != nil {
 		t.Errorf("%+v: %v", honest, err)
+	}
+}
+
+// An outcome of a hostile process cannot open more calls than a script, or make calls wait for calls that their
+// arguments do not name.
+func TestOutcomeHasFewOpenCalls(t *testing.T) {
+	in := everything()
+	in.MaxCalls = scripts.MaxCalls
+	pings := func(first, n int) (o scripts.Outcome) {
+		o.Status = scripts.Completed
+		for i := range n {
+			o.Calls = append(o.Calls, scripts.NewCall{Seq: first + i, Operation: "node.ping", Position: "main.tengo:1:1"})
+		}
+		return o
+	}
+	journal := make([]scripts.Entry, 3000)
+	for i := range journal {
+		journal[i] = scripts.Entry{Seq: i + 1, State: scripts.EntrySucceeded}
+	}
+	reopened := slices.Clone(journal)
+	reopened[1999].State = scripts.EntryOpen
+	waits := pings(1, 2)
+	waits.Calls[1].After = []int{1}
+	for name, c := range map[string]struct {
+		outcome scripts.Outcome
+		journal []scripts.Entry
+		wrong   bool
+	}{
+		"all new":                 {pings(1, scripts.MaxOpenCalls), nil, false},
+		"all new, one more":       {pings(1, scripts.MaxOpenCalls+1), nil, true},
+		"after ended calls":       {pings(3001, scripts.MaxOpenCalls), journal, false},
+		"one more":                {pings(3001, scripts.MaxOpenCalls+1), journal, true},
+		"an early call is open":   {pings(3001, scripts.MaxOpenCalls-1001), reopened, false},
+		"it is open for too long": {pings(3001, scripts.MaxOpenCalls-1000), reopened, true},
+		"it names no call":        {waits, nil, true},
+	} {
+		if err := c.outcome.Check(in, c.journal); errors.Is(err, scripts.ErrImpossible) != c.wrong {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -348,3 +348,26 @@ func TestPassWithManyOpenCallsWaits(t *testing.T) {
 		t.Errorf("after the limit of its signature: %+v", o)
 	}
 }
+
+// After a resume, early calls may be open again. A pass then makes no new calls until the first of them has ended.
+func TestPassWithReopenedCallsWaits(t *testing.T) {
+	p := compile(t, bundleOf(imports+`for i := 0; i < 5; i++ { node.ping() }; node.ping().err; for i := 0; i < 3; i++ { node.ping() }`))
+	in := everything()
+	s := &sequel{t: t, program: p, inputs: in}
+	w := &fixture{}
+	w.take(t, s.pass(nil).Calls)
+	for seq := 3; seq <= 6; seq++ { // calls 1 and 2 are open
+		w.answer(2)
+	}
+	p.MaxOpen = 4
+	s = &sequel{t: t, program: p, inputs: in}
+	for seq := 1; seq <= 2; seq++ {
+		if o := s.pass(w.journal); len(o.Calls) > 0 || o.Status != scripts.Waiting || o.Waiting[0] != seq {
+			t.Fatalf("while call %d is open: %+v", seq, o)
+		}
+		w.answer(0)
+	}
+	if o := s.pass(w.journal); len(o.Calls) != 3 || o.Status != scripts.Completed || s.refused > 0 {
+		t.Fatalf("after the early calls: %+v, %d suspended passes were refused", o, s.refused)
+	}
+}

@@ -33,6 +33,7 @@ type pass struct {
 	meter    meter
 	seq      int // of the last call
 	maxOpen  int // see scripts.MaxOpenCalls; 0 without a limit
+	ended    int // a number of first calls that have all ended
 	bytes    int // of all results, and of the arguments of all calls so far
 	encoded  []byte
 	calls    []scripts.NewCall
@@ -231,14 +232,18 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	return made, nil
 }
 
-// awaitRoom waits before the new call seq until all calls but the last maxOpen have ended. Because each call has waited
-// in the same way, it suffices that one call has ended. It returns nil, or a suspension that ends the pass.
+// awaitRoom waits before the new call seq until all calls but the last maxOpen-1 have ended. A resume may have reopened
+// any of them. It returns nil, or a suspension that ends the pass.
 func (p *pass) awaitRoom(seq int) error {
-	before := seq - p.maxOpen
-	if p.maxOpen == 0 || before < 1 || !p.isOpen(before) || p.waiting.until(before) {
+	if p.maxOpen == 0 {
 		return nil
 	}
-	return &suspension{seq: before}
+	for ; p.ended < seq-p.maxOpen; p.ended++ {
+		if next := p.ended + 1; p.isOpen(next) && !p.waiting.until(next) {
+			return &suspension{seq: next}
+		}
+	}
+	return nil
 }
 
 // isOpen reports whether a call of the pass has no result.
