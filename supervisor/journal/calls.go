@@ -111,12 +111,9 @@ func (tx *Tx) readCalls(passOver func(err error) bool, query string, args ...any
 	return calls, rows.Err()
 }
 
-// Calls returns all calls of a run in order.
-func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) { return tx.CallsAfter(run, 0) }
-
-// CallsAfter returns the calls of a run after seq, in order.
-func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
-	calls, err := tx.calls(callsOf, string(run), seq)
+// Calls returns the stored calls of a run in order.
+func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
+	calls, err := tx.calls(callsOf, string(run), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -128,30 +125,72 @@ func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 	return calls, nil
 }
 
-// CallOf returns the call of a run with a sequence number, nil if it is unknown.
-func (tx *Tx) CallOf(run *Run, seq int) (*Call, error) {
-	if seq < 1 || int64(seq) >= slotsOf(run.number)*slotCalls {
-		return nil, nil
+// CallsAfter returns the calls of a run after seq, in order. It returns RECORD_FORGED if one of them is missing, except
+// for the last ones.
+func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
+	calls, err := tx.calls(callsOf, string(run), seq)
+	if err == nil {
+		err = tx.inOrder(calls, run, seq)
 	}
-	c, err := tx.callAt(place(run.number, seq))
-	if err == nil && c != nil && c.Run != run.ID {
-		return nil, tx.refuseCall(c)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	return calls, nil
 }
+
+// inOrder returns an error unless calls are the calls of a run after seq, without gaps.
+func (tx *Tx) inOrder(calls []*Call, run writ.RunID, seq int) error {
+	for i, c := range calls {
+		if c.Run != run {
+			return tx.refuseCall(c)
+		}
+		if c.Seq != seq+i+1 {
+			return tx.missesCall(c.place - int64(c.Seq-seq-i-1))
+		}
+	}
+	return nil
+}
+
+// CallsOf returns some calls of a run, which must exist. seqs ascends.
+func (tx *Tx) CallsOf(run *Run, seqs []int) (calls []*Call, err error) {
+	for len(seqs) > 0 { // each query reads adjacent calls
+		n := 1
+		for n < len(seqs) && n < callsAtOnce && seqs[n] == seqs[n-1]+1 {
+			n++
+		}
+		some, err := tx.calls(callsBetween, place(run.number, seqs[0]-1), place(run.number, seqs[n-1]))
+		if err == nil {
+			err = tx.inOrder(some, run.ID, seqs[0]-1)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(some) < n {
+			return nil, tx.missesCall(place(run.number, seqs[len(some)]))
+		}
+		calls, seqs = append(calls, some...), seqs[n:]
+	}
+	return calls, nil
+}
+
+// callsAtOnce is the number of calls that one query reads.
+const callsAtOnce = 500
 
 // EachCall passes all calls of a run up to the last one to do, in order.
 func (tx *Tx) EachCall(run *Run, last int, do func(c *Call) error) error {
-	const part = 500 // calls in memory at once
+	const part = callsAtOnce
 	for after := 0; after < last; after += part {
 		calls, err := tx.calls(callsBetween, place(run.number, after), place(run.number, min(after+part, last)))
 		if err != nil {
 			return err
 		}
+		if err := tx.inOrder(calls, run.ID, after); err != nil {
+			return err
+		}
+		if n := min(part, last-after); len(calls) < n {
+			return tx.missesCall(place(run.number, after+len(calls)+1))
+		}
 		for _, c := range calls {
-			if c.Run != run.ID {
-				return tx.refuseCall(c)
-			}
 			if err := do(c); err != nil {
 				return err
 			}
@@ -168,6 +207,14 @@ func (tx *Tx) refuseCall(c *Call) error {
 		return fmt.Errorf("call %d of run %s is stored among the calls of another run", c.Seq, c.Run)
 	}
 	return tx.codes.refuse("calls", []any{c.place})
+}
+
+// missesCall returns the error for the place of a call whose row is missing.
+func (tx *Tx) missesCall(place int64) error {
+	if tx.codes == nil {
+		return fmt.Errorf("the journal has no call at the place %d", place)
+	}
+	return tx.codes.refuse("calls", []any{place})
 }
 
 const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number * 4096 + $2 FROM runs WHERE id = $1)

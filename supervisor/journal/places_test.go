@@ -97,3 +97,42 @@ func seqsOf(t *testing.T, j *journal.Journal, run writ.RunID) (seqs []int) {
 	}
 	return seqs
 }
+
+// A missing row of a call is a forged record: a step reads the calls of a run without gaps.
+func TestMissingCallIsForged(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		id := writ.RunID("a")
+		write(t, j, func(tx *journal.Tx) error {
+			for _, seq := range []int{1, 2, 4} {
+				if err := putFirst(tx, aCall(id, seq)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := j.Read(t.Context(), func(tx *journal.Tx) error {
+			run, err := tx.Run(id)
+			if err != nil {
+				return err
+			}
+			none := func(*journal.Call) error { return nil }
+			if _, err := tx.CallsOf(run, []int{1, 2, 4}); err != nil {
+				t.Error(err)
+			}
+			if err := tx.EachCall(run, 2, none); err != nil {
+				t.Error(err)
+			}
+			_, after := tx.CallsAfter(id, 0)
+			_, some := tx.CallsOf(run, []int{1, 3})
+			for i, err := range []error{after, some, tx.EachCall(run, 3, none), tx.EachCall(run, 4, none)} {
+				if err == nil {
+					t.Errorf("%d: the missing call is not noticed", i)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -104,6 +104,11 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 	if err != nil {
 		return err
 	}
+	if pass != nil && t.calls.first > 0 { // before the transaction, because other writers would have to wait
+		if err := a.Journal.Read(ctx, func(tx *journal.Tx) error { return fetchNamed(&t.calls, tx, t.run, pass) }); err != nil {
+			return err
+		}
+	}
 	written := t
 	fresh := true
 	err = a.Journal.Write(failpoint.At(ctx, m.Change()), func(tx *journal.Tx) error {

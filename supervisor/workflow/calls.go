@@ -48,27 +48,51 @@ func lacks(l *callList, seq int) bool { return seq >= 1 && seq <= l.first && l.o
 
 // fetch adds the calls that the list lacks.
 func fetch(l *callList, tx *journal.Tx, run *journal.Run, seqs ...int) error {
+	var missing []int
 	for _, seq := range seqs {
-		if !lacks(l, seq) {
-			continue
-		}
-		c, err := tx.CallOf(run, seq)
-		if err != nil {
-			return err
-		}
-		if c != nil {
-			l.old[seq] = c
+		if lacks(l, seq) {
+			missing = append(missing, seq)
 		}
 	}
-	return nil
+	slices.Sort(missing)
+	calls, err := tx.CallsOf(run, slices.Compact(missing))
+	for _, c := range calls {
+		l.old[c.Seq] = c
+	}
+	return err
 }
 
 // fetchNeeds adds the calls that the live calls need.
 func fetchNeeds(l *callList, tx *journal.Tx, run *journal.Run) error {
+	var needs []int
 	for _, c := range l.live {
+		needs = append(needs, c.After...)
+	}
+	return fetch(l, tx, run, needs...)
+}
+
+// fetchNamed adds the calls that a pass names: the needs of its new calls and the causes of its failure.
+func fetchNamed(l *callList, tx *journal.Tx, run *journal.Run, p *pass) error {
+	var needs []int
+	for _, n := range p.Calls {
+		needs = append(needs, n.After...)
+	}
+	if p.Failure != nil {
+		needs = append(needs, p.Failure.Seq)
+	}
+	if err := fetch(l, tx, run, needs...); err != nil || p.Failure == nil {
+		return err
+	}
+	return fetchCauses(l, tx, run, l.at(p.Failure.Seq))
+}
+
+// fetchCauses adds the failed calls that caused the failure of a call: see causes.
+func fetchCauses(l *callList, tx *journal.Tx, run *journal.Run, c *journal.Call) error {
+	for c != nil && c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
 		if err := fetch(l, tx, run, c.After...); err != nil {
 			return err
 		}
+		c = failedNeed(l, c)
 	}
 	return nil
 }

@@ -98,18 +98,15 @@ func (t *writer) adopt(pass *pass) error {
 	if run.Completed {
 		run.Output = pass.Output
 	}
+	if err := fetchNamed(&t.calls, t.tx, run, pass); err != nil { // only if the step is repeated
+		return err
+	}
 	for _, n := range pass.Calls {
-		if err := fetch(&t.calls, t.tx, run, n.After...); err != nil {
-			return err
-		}
 		if err := t.addCall(n); err != nil {
 			return err
 		}
 	}
 	if pass.Status == scripts.Failed {
-		if err := fetch(&t.calls, t.tx, run, pass.Failure.Seq); err != nil {
-			return err
-		}
 		run.Failure = t.calls.withRootCause(run.Handled, *pass.Failure)
 		// only planned calls end; see journal.Run.StopsCalls
 		t.halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
