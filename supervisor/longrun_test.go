@@ -200,3 +200,56 @@ func TestSummaryCoversResultOfLastStep(t *testing.T) {
 		s.wantSummary(run, calls)
 	})
 }
+
+// TestFailureOfLongRunNamesItsRootCause fails a run because of an early call whose need failed, before and after a
+// thousand other calls.
+func TestFailureOfLongRunNamesItsRootCause(t *testing.T) {
+	for _, end := range []string{"", "run.log(b.uid)"} {
+		t.Run(fmt.Sprintf("%q", end), func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.join("n1", func(n *testNode) {
+					n.act = func(ctx context.Context, job writ.Job) writ.Result {
+						if job.Name == "first" {
+							return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "no disk")}
+						}
+						return succeed(ctx, job)
+					}
+				})
+				id := s.submitLong(`n := import("node"); volume := import("volume"); machine := import("machine"); run := import("run")
+a := volume.create("first", {size_gib: 1})
+a.err
+b := machine.create("b", {cpus: 1, memory_mib: 64, disks: [a]})
+`+laterCalls+end, 1400)
+				run, _ := s.wantState(id, writ.RunFailed)
+				if f := run.Failure; f.Code != writ.CodeInjectedFinal || f.Seq != 1 || !f.Handled || run.FirstEnded < 1000 {
+					t.Errorf("failure %+v, %d of the first calls have ended", f, run.FirstEnded)
+				}
+			})
+		})
+	}
+}
+
+// A missing row of an early call that failed holds the run, which the journal would otherwise report as succeeded.
+func TestLongRunWithoutItsFailedCallStays(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				switch job.Name {
+				case "first":
+					return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "no disk")}
+				case "last":
+					time.Sleep(time.Minute)
+				}
+				return succeed(ctx, job)
+			}
+		})
+		id := s.submitLong(`n := import("node"); volume := import("volume"); volume.create("first", {size_gib: 1})
+`+laterCalls+`volume.create("last", {size_gib: 1})`, 1400)
+		s.awaitCall(id, 1302, writ.CallRunning)
+		s.tamper(`DELETE FROM calls WHERE run = $1 AND seq = 1`, string(id))
+		time.Sleep(2 * time.Minute)
+		if run, _ := s.look(id); run.State.Ended() || run.Why.Code != writ.ReasonForged {
+			t.Errorf("the run is %s because of %+v", run.State, run.Why)
+		}
+	})
+}

@@ -63,11 +63,23 @@ func (a *Advancer) survey(ctx context.Context, t *Step) error {
 		if s.results, err = tx.Results(t.run.ID); err != nil {
 			return err
 		}
-		return tx.EachCall(t.run, t.calls.first, func(c *journal.Call) error {
+		err = tx.EachCall(t.run, t.calls.first, func(c *journal.Call) error {
 			s.failed.add(c)
 			s.results.Add(c)
 			return nil
 		})
+		if err != nil {
+			return err
+		}
+		failed := s.failed
+		for _, c := range t.calls.all {
+			failed.add(c)
+		}
+		c := failed.first()
+		if c != nil && c.Seq <= t.calls.first {
+			t.calls.old[c.Seq] = c
+		}
+		return fetchCauses(&t.calls, tx, t.run, c)
 	})
 	if err == nil {
 		t.survey = s
