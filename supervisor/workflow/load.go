@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 	"writ/supervisor/mailbox"
@@ -165,6 +166,9 @@ func (r *recentRun) size() int {
 	if r.calls.first > 0 {
 		bytes -= r.run.FirstEndedBytes
 	}
+	for _, c := range r.calls.old {
+		bytes += bound.Size(c.Args) + bound.Size(c.Values)
+	}
 	return call*(1+len(r.calls.all)+len(r.calls.old)) + inMemory*bytes
 }
 
@@ -201,13 +205,17 @@ func (r *recent) projectOf(id writ.RunID) writ.ProjectID {
 	return ""
 }
 
-// put adds a run.
+// put adds a run. It does not keep a run that would replace many others.
 func (r *recent) put(run *recentRun) {
+	size := run.size()
+	if size > maxRecentBytes/4 {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run.round = r.round
 	r.runs[run.run.ID] = r.order.PushFront(run)
-	r.bytes += run.size()
+	r.bytes += size
 	for r.bytes > maxRecentBytes {
 		r.remove(r.order.Back())
 	}

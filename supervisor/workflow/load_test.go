@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"writ"
@@ -48,5 +49,17 @@ func TestRecentRunsStayWithinTheirBounds(t *testing.T) {
 	}
 	if r.trim(); r.bytes != 0 || len(r.runs) != 0 {
 		t.Errorf("%d unused runs are kept, as %d bytes", len(r.runs), r.bytes)
+	}
+}
+
+// A run in memory does not replace most of the others. The first calls that it keeps count too.
+func TestBigRunIsNotKept(t *testing.T) {
+	r := newRecent()
+	r.put(&recentRun{run: &journal.Run{Run: writ.Run{ID: "big"}, Bytes: maxRecentBytes / 8}})
+	old := &journal.Call{Values: map[string]any{"text": strings.Repeat("x", maxRecentBytes/8)}}
+	r.put(&recentRun{run: &journal.Run{Run: writ.Run{ID: "old"}}, calls: callList{first: 1, old: map[int]*journal.Call{1: old}}})
+	r.put(&recentRun{run: &journal.Run{Run: writ.Run{ID: "small"}}})
+	if r.take("big") != nil || r.take("old") != nil || r.take("small") == nil || r.bytes != 0 {
+		t.Errorf("a big run is kept, or a small one is not; %d bytes", r.bytes)
 	}
 }
