@@ -193,7 +193,7 @@ func TestSummaryCoversResultOfLastStep(t *testing.T) {
 			}
 		})
 		id := s.submitLong(`n := import("node"); volume := import("volume")
-` + laterCalls + `volume.create("last", {size_gib: 1})`, 1400)
+`+laterCalls+`volume.create("last", {size_gib: 1})`, 1400)
 		run, calls := s.wantState(id, writ.RunFailed)
 		s.wantSummary(run, calls)
 		run, calls = s.mustResume(id, writ.RunSucceeded)
@@ -252,4 +252,28 @@ func TestLongRunWithoutItsFailedCallStays(t *testing.T) {
 			t.Errorf("the run is %s because of %+v", run.State, run.Why)
 		}
 	})
+}
+
+// A late volume gets the node of an early one that no call has used: a machine may use both.
+func TestLateVolumeIsNearFirstVolume(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.join("n1")
+				s.join("n2")
+				id := s.submitLong(`n := import("node"); volume := import("volume"); machine := import("machine")
+x := volume.create("x", {size_gib: 100}, {node: "n2"})
+x.err
+`+laterCalls+`y := volume.create("y", {size_gib: 1})
+y.uid
+machine.create("m", {cpus: 1, memory_mib: 64, disks: [x, y]})`, 1400)
+				if restarts {
+					s.awaitCall(id, 1250, writ.CallSucceeded)
+					s.halt()
+					s.start()
+				}
+				s.wantState(id, writ.RunSucceeded)
+			})
+		})
+	}
 }

@@ -30,9 +30,10 @@ type Run struct {
 	// Bytes is the encoded size of the arguments and values of its calls, as of the last write.
 	Bytes int `json:"bytes,omitempty"`
 	// FirstEnded is a number of first calls that have all ended. A step does not read them. FirstEndedBytes is their part
-	// of Bytes.
+	// of Bytes. FirstPart is the last of them that made an image, a network or an unused volume on a node, 0 if none.
 	FirstEnded      int `json:"first_ended,omitempty"`
 	FirstEndedBytes int `json:"first_ended_bytes,omitempty"`
+	FirstPart       int `json:"first_part,omitempty"`
 	Resumes         int `json:"resumes,omitempty"` // number of resumes
 	// Resumed is the time at which the newest resume was signed. Statements signed before it concern an earlier end of
 	// the run.

@@ -97,13 +97,17 @@ func fetchCauses(l *callList, tx *journal.Tx, run *journal.Run, c *journal.Call)
 	return nil
 }
 
-// dropFirst removes the first calls of the run from the list, except the needs of live calls. They have ended.
-func dropFirst(l *callList, first int) {
+// dropFirst removes the first calls of the run from the list, except the needs of live calls and `part`, see
+// journal.Run.FirstPart. They have ended.
+func dropFirst(l *callList, first, part int) {
 	gone := first - l.first
 	if gone <= 0 {
 		return
 	}
 	old := make(map[int]*journal.Call)
+	if c := l.at(part); c != nil {
+		old[part] = c
+	}
 	for _, c := range l.live {
 		for _, seq := range c.After {
 			if seq <= first && l.at(seq) != nil {
@@ -115,7 +119,7 @@ func dropFirst(l *callList, first int) {
 	l.on, l.indexed = nil, 0
 	l.entries = slices.Clone(l.entries[min(gone, len(l.entries)):])
 	l.parts.known = max(l.parts.known, first)
-	l.parts.seqs = slices.DeleteFunc(l.parts.seqs, func(seq int) bool { return seq <= first })
+	l.parts.seqs = slices.DeleteFunc(l.parts.seqs, func(seq int) bool { return seq <= first && seq != part })
 }
 
 // dropEnded removes the ended calls from the live calls of l, at the end of a step.

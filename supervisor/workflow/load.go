@@ -68,6 +68,12 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 	if err := fetchNeeds(&t.calls, tx, run); err != nil {
 		return nil, err
 	}
+	if first > 0 && run.FirstPart > 0 {
+		t.calls.parts.seqs = []int{run.FirstPart}
+		if err := fetch(&t.calls, tx, run, run.FirstPart); err != nil {
+			return nil, err
+		}
+	}
 	for _, a := range m.Started {
 		if err := fetch(&t.calls, tx, run, a.Key.Seq); err != nil {
 			return nil, err
@@ -109,7 +115,7 @@ func remember(a *Advancer, t *Step) {
 	}
 	t.calls.entries.update(&t.calls, t.touched)
 	dropEnded(&t.calls)
-	dropFirst(&t.calls, t.run.FirstEnded)
+	dropFirst(&t.calls, t.run.FirstEnded, t.run.FirstPart)
 	a.recent.put(&recentRun{run: t.run, calls: t.calls})
 }
 

@@ -56,7 +56,7 @@ func resume(t *Step, r mail.Resume) error {
 		}
 	}
 	t.calls.forgetIndex()
-	run.FirstEnded, run.FirstEndedBytes = 0, 0
+	run.FirstEnded, run.FirstEndedBytes, run.FirstPart = 0, 0, 0
 	t.resumed = true
 	run.Resumes++
 	run.Resumed = r.Signed

@@ -187,6 +187,13 @@ func (t *writer) recordEnded() {
 		c := t.calls.at(run.FirstEnded + 1)
 		run.FirstEndedBytes += bound.Size(c.Args) + bound.Size(c.Values)
 	}
+	run.FirstPart = 0
+	t.calls.parts.update(&t.calls)
+	for _, seq := range t.calls.parts.seqs {
+		if seq <= run.FirstEnded && t.calls.at(seq).Node != "" {
+			run.FirstPart = seq
+		}
+	}
 	t.runDirty = true
 }
 
