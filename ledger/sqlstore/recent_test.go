@@ -282,25 +282,19 @@ func TestSubjectsAreEncodedOnce(t *testing.T) {
 		}
 		var c changes
 		c.record(e.Event, subject)
-		for _, run := range c.runs.values {
-			if run.json != encode(run.value) {
-				t.Errorf("run: %s", run.json)
-			}
-		}
-		for _, call := range c.calls.values {
-			if call.json != encode(call.value) {
-				t.Errorf("call: %s", call.json)
-			}
-		}
-		for _, node := range c.nodes.values {
-			if node.json != encode(node.value) {
-				t.Errorf("node: %s", node.json)
-			}
-		}
-		for _, resource := range c.resources.values {
-			if resource.json != encode(resource.value) {
-				t.Errorf("resource: %s", resource.json)
-			}
+		checkJSON(t, c.runs.values)
+		checkJSON(t, c.calls.values)
+		checkJSON(t, c.nodes.values)
+		checkJSON(t, c.resources.values)
+	}
+}
+
+// checkJSON compares the JSON of values with that of the standard encoder.
+func checkJSON[V any](t *testing.T, values []encoded[V]) {
+	t.Helper()
+	for _, v := range values {
+		if v.json != encode(v.value) {
+			t.Errorf("%T: %s", v.value, v.json)
 		}
 	}
 }

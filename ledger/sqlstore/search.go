@@ -105,19 +105,27 @@ func andFound(q *query, filter ledger.RunFilter) {
 // examined is a query for the columns of andFound.
 const examined = "SELECT id, created, project, state, signer, failure, failed_operation, words, parameters FROM runs"
 
+// selectFound builds the query for columns of the runs that a search finds among the first `most` runs of a page of a
+// part.
+func selectFound(columns string, part, filter ledger.RunFilter, p ledger.Page, most int) (*query, error) {
+	q := selectFrom("SELECT " + columns + " FROM (")
+	err := listPart(q, examined, part, p, most)
+	q.add(") AS examined")
+	q.where = false
+	andFound(q, filter)
+	return q, err
+}
+
 // countFound counts the runs that a search finds among the newest `most` runs, about equally many of each part of the
 // filter.
 func countFound(ctx context.Context, db *sqldb.DB, filter ledger.RunFilter, most int) (ledger.RunCounts, error) {
 	counts := ledger.RunCounts{}
 	parts := partsOf(listedBy(filter))
 	for _, part := range parts {
-		q := selectFrom("SELECT project, state, COUNT(*) FROM (")
-		if err := listPart(q, examined, part, ledger.Page{}, max(most/len(parts), 1)); err != nil {
+		q, err := selectFound("project, state, COUNT(*)", part, filter, ledger.Page{}, max(most/len(parts), 1))
+		if err != nil {
 			return nil, err
 		}
-		q.add(") AS examined")
-		q.where = false
-		andFound(q, filter)
 		q.add("\nGROUP BY project, state")
 		if err := addCounts(ctx, db, counts, q); err != nil {
 			return nil, err
@@ -176,13 +184,10 @@ func searchPart(
 		err = row.Scan(&one.created, &one.id)
 		return one, err
 	}
-	q := selectFrom("SELECT created, id FROM (")
-	if err := listPart(q, examined, part, p, most); err != nil {
+	q, err := selectFound("created, id", part, filter, p, most)
+	if err != nil {
 		return nil, nil, err
 	}
-	q.add(") AS examined")
-	q.where = false
-	andFound(q, filter)
 	q.add(sequenceOf(filter.Oldest)+"\nLIMIT ?", limit(p)+1)
 	rows, err := db.Query(ctx, q.String(), q.args...)
 	if places, err = collect(rows, err, read); err != nil || len(places) > limit(p) {
