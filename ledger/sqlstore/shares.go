@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"writ"
@@ -49,8 +48,8 @@ func (s shares) write(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacen
 		string(datacenter), last.Journal, last.Seq, micros(last.Time), dayOf(tx.Now), s.events, s.runs)
 }
 
-// columnOf returns the column of table journals for a kind.
-func columnOf(kind string) string { return strings.TrimSuffix(kind, "s") + "_bytes" }
+// columnOf holds the column of table journals for each kind.
+var columnOf = map[string]string{ofEvents: "event_bytes", ofRuns: "run_bytes"}
 
 // moveShares moves the bytes of a datacenter's journals to the table shares. It is called before the journals count the
 // bytes of another day, and before journals are deleted.
@@ -58,10 +57,10 @@ func moveShares(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID)
 	for _, kind := range []string{ofEvents, ofRuns} {
 		if err := tx.Queue(ctx, `
 			INSERT INTO shares (datacenter, kind, day, bytes)
-			SELECT datacenter, $1, day, SUM(`+columnOf(kind)+`) FROM journals
+			SELECT datacenter, $1, day, SUM(`+columnOf[kind]+`) FROM journals
 			WHERE datacenter = $2
 			GROUP BY datacenter, day
-			HAVING SUM(`+columnOf(kind)+`) > 0
+			HAVING SUM(`+columnOf[kind]+`) > 0
 			ON CONFLICT (datacenter, kind, day) DO UPDATE SET bytes = shares.bytes + excluded.bytes`, kind,
 			string(datacenter)); err != nil {
 			return err
@@ -99,6 +98,6 @@ func pruneShares(ctx context.Context, tx *sqldb.Tx, kind string, before time.Tim
 	if err := tx.Queue(ctx, `DELETE FROM shares WHERE kind = $1 AND day < $2`, kind, dayOf(before)); err != nil {
 		return err
 	}
-	column := columnOf(kind)
+	column := columnOf[kind]
 	return tx.Queue(ctx, `UPDATE journals SET `+column+` = 0 WHERE day < $1 AND `+column+` > 0`, dayOf(before))
 }
