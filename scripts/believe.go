@@ -152,6 +152,13 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	if !ascending(c.After, seq-1) {
 		return impossible("a call depends on a later call")
 	}
+	needs := len(refs)
+	if op.Named() {
+		needs++ // the script may give a handle instead of the name
+	}
+	if len(c.After) > needs {
+		return impossible("a call depends on calls that its arguments do not name")
+	}
 	for _, secret := range op.Args.Secrets(c.Args) {
 		if !slices.Contains(inputs.Secrets, string(secret)) {
 			return impossible("a call uses a secret that the header does not name")

@@ -70,3 +70,33 @@ func TestOutcomeHasFewOpenCalls(t *testing.T) {
 		}
 	}
 }
+
+func TestOutcomeHasOnlyNeedsOfItsArguments(t *testing.T) {
+	in := everything()
+	journal := make([]scripts.Entry, 3)
+	for i := range journal {
+		journal[i] = scripts.Entry{Seq: i + 1, State: scripts.EntrySucceeded}
+	}
+	ping := scripts.NewCall{Seq: 4, Operation: "node.ping", Position: "main.tengo:1:1"}
+	clone := scripts.NewCall{
+		Seq: 4, Operation: "volume.clone", Name: "copy", Position: "main.tengo:1:1",
+		Args: map[string]any{"from": map[string]any{scripts.RefKey: int64(1)}},
+	}
+	for name, c := range map[string]struct {
+		call  scripts.NewCall
+		after []int
+		wrong bool
+	}{
+		"no needs":                   {ping, nil, false},
+		"a need without an argument": {ping, []int{1}, true},
+		"an argument":                {clone, []int{1}, false},
+		"an argument and a name":     {clone, []int{1, 2}, false},
+		"more needs":                 {clone, []int{1, 2, 3}, true},
+	} {
+		c.call.After = c.after
+		o := scripts.Outcome{Status: scripts.Completed, Calls: []scripts.NewCall{c.call}}
+		if err := o.Check(in, journal); errors.Is(err, scripts.ErrImpossible) != c.wrong {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

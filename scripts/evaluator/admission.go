@@ -27,6 +27,7 @@ type admission struct {
 	line  fair.Queue[*waiter]
 	costs costs
 	idle  idleChildren
+	loads int // number of waiters of class loading
 	began time.Time
 }
 
@@ -61,7 +62,10 @@ func (a *admission) class(w *waiter) class {
 		return slow
 	case w.program == writ.Digest{}:
 		return quick
-	case w.plan && costs.plan(w.program, w.size) > roundTime, costs.slow(w.program), w.pass != nil && w.pass.stops > 1:
+	case w.pass != nil && w.pass.journalState == tooShort:
+		return loading
+	case w.plan && costs.plan(w.program, w.size) > roundTime, costs.slow(w.program), w.pass != nil && w.pass.stops > 1,
+		w.pass != nil && w.pass.request.Inputs.First > 0 && a.idle.onlySlowHasJournal(w.pass.request.Run):
 		return slow
 	case w.pass != nil && costs.compile(w.program, w.size) > roundTime && !a.idle.has(w.program):
 		return compiling
@@ -92,11 +96,7 @@ func (a *admission) enter(ctx context.Context, project string, one *passing) (*s
 // wait waits in the admission queue.
 func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 	a.mu.Lock()
-	if w.pass != nil && w.pass.again {
-		a.line.PushFront(w.project, w)
-	} else {
-		a.line.Push(w.project, w)
-	}
+	a.push(w)
 	a.admit()
 	a.mu.Unlock()
 	select {
@@ -106,7 +106,12 @@ func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 	}
 	a.mu.Lock()
 	w.gone = true
-	a.line.Remove(func(other *waiter) bool { return other == w })
+	a.line.Remove(func(other *waiter) bool {
+		if other == w {
+			a.count(w, -1)
+		}
+		return other == w
+	})
 	a.mu.Unlock()
 	select {
 	case s := <-w.turn:
@@ -118,15 +123,33 @@ func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 	return nil, context.Cause(ctx)
 }
 
+// push adds a waiter to the queue. The caller holds the lock.
+func (a *admission) push(w *waiter) {
+	a.count(w, 1)
+	if w.pass != nil && w.pass.again {
+		a.line.PushFront(w.project, w)
+	} else {
+		a.line.Push(w.project, w)
+	}
+}
+
+// count adds n to the number of waiters of class loading, if w is one. The caller holds the lock.
+func (a *admission) count(w *waiter, n int) {
+	if a.class(w) == loading {
+		a.loads += n
+	}
+}
+
 // admit gives free slots to the next waiters, each with the idle child that fits best. The caller holds the lock.
 func (a *admission) admit() {
-	for !a.slots.full() {
+	for !a.slots.full() || a.loads > 0 && a.slots.free(loading) {
 		w, grant, ok := a.line.Next(a.clock(), func(_ string, _ int, w *waiter) bool { return a.admissible(w) })
 		if !ok {
 			return
 		}
+		a.count(w, -1)
 		s := &slot{grant: grant, class: a.class(w)}
-		if w.program != (writ.Digest{}) {
+		if s.class != loading && w.program != (writ.Digest{}) {
 			heavy := a.costs.compile(w.program, w.size) > roundTime
 			s.child = a.idle.take(w, heavy, s.class == slow)
 		}

@@ -108,11 +108,11 @@ func (c *child) end() string {
 
 // round requests passes, with only the parts of bundle and journal that the child lacks, and applies the answers in
 // order. After an error the caller must end the child. Passes without an answer were not evaluated, or caused the
-// error. If `crowded` is not nil, passes stop after a quantum. A child that does not stop is ended if `crowded` reports
+// error. It does not request passes whose journals are too short for the child, and marks them. If `crowded` is not nil, passes stop after a quantum. A child that does not stop is ended if `crowded` reports
 // that other work waits.
 func (c *child) round(ctx context.Context, passes []*passing, crowded func() bool) error {
 	yields := crowded != nil
-	passes = c.load(ctx, slices.Clone(passes), false)
+	passes = slices.DeleteFunc(slices.Clone(passes), c.needsMore)
 	if len(passes) == 0 {
 		return nil
 	}
@@ -120,7 +120,11 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 	for i, p := range passes {
 		c.version++
 		requests[i] = p.request
-		requests[i].Journal = c.journals.difference(p.request.Inputs, c.version, p.journal)
+		if p.journalState == loaded {
+			requests[i].Journal = wholeJournal(p.request.Inputs, c.version, p.journal)
+		} else {
+			requests[i].Journal = c.journals.difference(p.request.Inputs, c.version, p.journal)
+		}
 		if requests[i].Journal.Base != 0 && c.journals.find(p.request.Run).inputs.same(p.request.Inputs) {
 			requests[i].Inputs = nil
 		}
@@ -133,12 +137,16 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 	err := c.ask(ctx, requests, crowded, func(i int, a *answer) error {
 		if a.Outcome == nil && !a.Stopped {
 			passes[i].used(a)
-			forgotten = append(forgotten, passes[i])
+			if passes[i].request.Inputs.First > 0 {
+				passes[i].journalState = tooShort
+			} else {
+				forgotten = append(forgotten, passes[i])
+			}
 			return nil
 		}
 		return c.learn(passes[i], &requests[i], a)
 	})
-	for _, p := range c.load(ctx, forgotten, true) {
+	for _, p := range forgotten {
 		if err == nil {
 			err = c.resend(ctx, p, crowded)
 		}
@@ -146,19 +154,13 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 	return err
 }
 
-// load reads the first entries of each journal if the child has no base for it, or if all is set. After an error it fails
-// the pass. It returns the other passes. If ctx has ended, it neither fails nor returns a pass whose entries it lacks.
-func (c *child) load(ctx context.Context, passes []*passing, all bool) []*passing {
-	return slices.DeleteFunc(passes, func(p *passing) bool {
-		if p.request.Inputs.First == 0 || !all && c.journals.base(p.request.Inputs, p.journal) != nil {
-			return false
-		}
-		err := p.load(ctx)
-		if err != nil && ctx.Err() == nil {
-			p.fail(err)
-		}
-		return err != nil
-	})
+// needsMore reports whether the journal of a pass is too short for the child, and marks the pass.
+func (c *child) needsMore(p *passing) bool {
+	if p.request.Inputs.First == 0 || c.journals.base(p.request.Inputs, p.journal) != nil {
+		return false
+	}
+	p.journalState = tooShort
+	return true
 }
 
 // resend repeats the request for a pass with all data, because the child had dropped a part of it.

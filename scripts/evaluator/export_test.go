@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"writ"
 )
 
 // Idle returns the idle processes.
@@ -33,6 +35,14 @@ func (p *Pool) IdleSlow() (n int) {
 	}
 	return n
 }
+
+// RecordSlow records that passes of a program take long.
+func (p *Pool) RecordSlow(program writ.Digest) {
+	p.admission().record(func(c *costs) { c.record(program, 2*roundTime, 0) })
+}
+
+// ForgetCosts forgets all costs.
+func (p *Pool) ForgetCosts() { p.admission().record(func(c *costs) { *c = costs{} }) }
 
 // Misremember makes the pool's records of its idle children wrong.
 func (p *Pool) Misremember() {

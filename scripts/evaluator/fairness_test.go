@@ -117,3 +117,114 @@ func TestCloseWaitsForSlowPasses(t *testing.T) {
 		t.Errorf("the pool is closed, and %d children are left", len(idle))
 	}
 }
+
+// longRun is a run that waits for its fourth call. Its passes lack their first three entries.
+type longRun struct {
+	inputs scripts.Inputs
+	rest   []scripts.Entry
+}
+
+const waits5 = `node := import("node"); for i := 0; i < 5; i++ { node.ping().err }`
+
+// newLongRun plays the first passes of a run with another pool, and returns the run. read is called while its first
+// entries are read.
+func newLongRun(t *testing.T, other *evaluator.Pool, project string, run int, read func()) *longRun {
+	t.Helper()
+	in := of(project, run)
+	var journal []scripts.Entry
+	for range 3 {
+		o, err := other.Pass(t.Context(), bundle(waits5), in, journal)
+		if err != nil || len(o.Calls) != 1 {
+			t.Fatalf("%+v %v", o, err)
+		}
+		journal = append(journal, succeeded(o.Calls[0]))
+	}
+	in.Ended, in.First = 3, 3
+	in.Earlier = func(context.Context) ([]scripts.Entry, error) { read(); return journal, nil }
+	return &longRun{inputs: in}
+}
+
+// pass runs a pass whose next call succeeds.
+func (r *longRun) pass(ctx context.Context, t *testing.T, pool *evaluator.Pool) {
+	o, err := pool.Pass(ctx, bundle(waits5), r.inputs, r.rest)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil || len(o.Calls) != 1 || o.Calls[0].Seq != 4+len(r.rest) {
+		t.Errorf("pass of %s: %+v %v", r.inputs.Run, o, err)
+		return
+	}
+	r.rest = append(r.rest, succeeded(o.Calls[0]))
+}
+
+// A pass whose journal is read holds no child meanwhile. One journal is read at a time, of the project that has used
+// the least time.
+func TestJournalsAreReadOneAtATime(t *testing.T) {
+	pool, other := newPool(t, 2), newPool(t, 1)
+	pool.Size = 1
+	var reading atomic.Int32
+	var order []string
+	start, proceed := make(chan bool), make(chan bool)
+	begin := func(project string, first bool) func() {
+		return func() {
+			if reading.Add(1) > 1 {
+				t.Error("two journals are read at once")
+			}
+			if order = append(order, project); first {
+				start <- true
+				<-proceed
+			}
+			reading.Add(-1)
+		}
+	}
+	runs := []*longRun{newLongRun(t, other, "many", 0, begin("many", true))}
+	for i := range 3 {
+		runs = append(runs, newLongRun(t, other, "many", i+1, begin("many", false)))
+	}
+	runs = append(runs, newLongRun(t, other, "few", 0, begin("few", false)))
+	var group sync.WaitGroup
+	group.Go(func() { runs[0].pass(t.Context(), t, pool) })
+	<-start
+	for i, r := range runs[1:] {
+		group.Go(func() { r.pass(t.Context(), t, pool) })
+		for pool.Waiting() <= i {
+			runtime.Gosched()
+		}
+	}
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	newLongRun(t, other, "many", 9, begin("gone", false)).pass(gone, t, pool)
+	pass(t.Context(), t, pool, "works", 1, facts)
+	if n := reading.Load(); n != 1 {
+		t.Errorf("%d journals are being read, want 1", n)
+	}
+	close(proceed)
+	group.Wait()
+	if got := fmt.Sprint(order); got != "[many few many many many]" {
+		t.Errorf("the journals were read in the order %s: the project with one run waited for the project with many", got)
+	}
+	if n := pool.Waiting(); n != 0 {
+		t.Errorf("%d passes wait", n)
+	}
+	for _, r := range runs { // the child has their journals now
+		r.pass(t.Context(), t, pool)
+	}
+	if len(order) != len(runs) {
+		t.Errorf("%d journals were read for %d runs with two passes each", len(order), len(runs))
+	}
+}
+
+// The next pass of a long run goes to the child that has its journal, even if that child is for slow passes.
+func TestLongRunStaysInASlowChild(t *testing.T) {
+	pool, other := newPool(t, 2), newPool(t, 1)
+	pass(t.Context(), t, pool, "quick", 0, facts)
+	read := 0
+	r := newLongRun(t, other, "long", 0, func() { read++ })
+	pool.RecordSlow(bundle(waits5).Digest())
+	r.pass(t.Context(), t, pool)
+	pool.ForgetCosts()
+	r.pass(t.Context(), t, pool)
+	if read != 1 || pool.IdleSlow() != 1 {
+		t.Errorf("the journal was read %d times, and %d children are slow, want one each", read, pool.IdleSlow())
+	}
+}

@@ -19,6 +19,11 @@ func (idle idleChildren) hasJournal(run writ.RunID) bool {
 	return slices.ContainsFunc(idle, func(c *child) bool { return !c.slow && c.hasJournal(run) })
 }
 
+// onlySlowHasJournal reports whether a child for slow passes has the journal of a run, and no other child.
+func (idle idleChildren) onlySlowHasJournal(run writ.RunID) bool {
+	return !idle.hasJournal(run) && slices.ContainsFunc(idle, func(c *child) bool { return c.hasJournal(run) })
+}
+
 // take removes the child that fits a waiter best, and returns it: a child with the run's journal, else a child with the
 // program, else the most recently used child. It returns nil if the caller should start a new child. If the program is
 // expensive to compile (heavy), a child with the program precedes a child with the journal.

@@ -87,9 +87,14 @@ func (p *Pool) Pass(
 		if place == nil {
 			break
 		}
-		if place.class == compiling {
+		switch place.class {
+		case loading:
+			began := time.Now()
+			one.load(ctx)
+			place.cost = time.Since(began)
+		case compiling:
 			p.compile(ctx, one, place)
-		} else {
+		default:
 			runtime.Gosched() // passes that arrive now can join
 			p.runRound(ctx, one, place)
 		}
@@ -135,26 +140,27 @@ func (p *Pool) runRound(ctx context.Context, first *passing, place *slot) {
 	all := p.queue.join(c, first, place.class)
 	err = c.round(ctx, all, p.queue.crowdOf(place))
 	left := slices.DeleteFunc(slices.Clone(all), func(one *passing) bool { return one.over })
+	asked := slices.DeleteFunc(slices.Clone(left), func(one *passing) bool { return one.journalState == tooShort })
 	var blamed []*passing
 	switch {
 	case errors.Is(err, errFrameTooBig): // the child got no request
-		if blamed = left; len(left) == 1 {
-			first.answer(scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}})
+		if blamed = asked; len(asked) == 1 {
+			asked[0].answer(scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}})
 		}
 	case errors.Is(err, errGone) && !fresh:
 		place.drop() // it died while it was idle, so the script is not the reason
 	case errors.Is(err, errLong):
 		place.drop()
 		// The program used up a quantum, for compiling or running.
-		p.queue.record(func(c *costs) { c.record(left[0].request.Program, quantum, quantum) })
-		blamed = left[:1]
+		p.queue.record(func(c *costs) { c.record(asked[0].request.Program, quantum, quantum) })
+		blamed = asked[:1]
 	// The only pass left caused the error. An exception is another pass than `first` if ctx, the context of `first`, has
 	// ended.
-	case err != nil && len(left) == 1 && (left[0] == first || ctx.Err() == nil):
-		left[0].fail(p.endFailed(ctx, place, left[0].request.Run, err))
+	case err != nil && len(asked) == 1 && (asked[0] == first || ctx.Err() == nil):
+		asked[0].fail(p.endFailed(ctx, place, asked[0].request.Run, err))
 	case err != nil:
 		if _ = p.endFailed(ctx, place, first.request.Run, err); ctx.Err() == nil {
-			blamed = left
+			blamed = asked
 		}
 	case c.retired:
 		place.drop()

@@ -25,12 +25,23 @@ type passing struct {
 	grant   fair.Grant
 	stops   int // number of times that it was stopped because it took long
 
+	journalState journalState
+
 	over    bool          // the outcome or error below is set
 	cost    time.Duration // as reported by the child, at least 1 ns; 0 if the pass was not evaluated
 	compile time.Duration // the part of cost for compiling
 	outcome scripts.Outcome
 	err     error
 }
+
+// journalState says whether the journal of a pass suffices. Its first entries may be missing: see scripts.Past.
+type journalState int
+
+const (
+	enough   journalState = iota // the journal is whole, or a child is expected to have its first entries
+	tooShort                     // the child lacks first entries, so they must be read
+	loaded                       // the first entries were read
+)
 
 func newPassing(bundle *scripts.Bundle, inputs *scripts.Inputs, journal []scripts.Entry) *passing {
 	return &passing{
@@ -40,13 +51,15 @@ func newPassing(bundle *scripts.Bundle, inputs *scripts.Inputs, journal []script
 	}
 }
 
-// load adds the first entries of the journal to the pass.
-func (one *passing) load(ctx context.Context) error {
+// load reads the first entries of the journal. Afterwards the pass waits for a child again, and runs alone.
+func (one *passing) load(ctx context.Context) {
 	inputs, journal, err := one.request.Inputs.WithEarlier(ctx, one.journal)
-	if err == nil {
-		one.request.Inputs, one.journal = inputs, journal
+	if err != nil {
+		one.fail(err)
+		return
 	}
-	return err
+	one.request.Inputs, one.journal = inputs, journal
+	one.journalState, one.alone, one.again = loaded, true, true
 }
 
 // used adds the cost of an answer.
@@ -91,7 +104,7 @@ func (a *admission) join(c *child, first *passing, class class) (all []*passing)
 	left := roundTime - takes(first)
 	for len(all) < maxTogether {
 		w, grant, ok := a.line.Next(a.clock(), func(_ string, _ int, w *waiter) bool {
-			return w.pass != nil && !w.pass.alone && takes(w.pass) <= left && a.class(w) != slow &&
+			return w.pass != nil && !w.pass.alone && w.pass.journalState == enough && takes(w.pass) <= left && a.class(w) != slow &&
 				(c.hasJournal(w.pass.request.Run) || !a.idle.hasJournal(w.pass.request.Run))
 		})
 		if !ok {
@@ -116,7 +129,7 @@ func (a *admission) retry(left []*passing, first *passing, blamed []*passing) {
 	for _, one := range slices.Backward(left) {
 		one.again = true
 		if one != first && !one.over && !one.waiter.gone {
-			a.line.PushFront(one.waiter.project, one.waiter)
+			a.push(one.waiter)
 		}
 	}
 	a.admit()
@@ -129,12 +142,13 @@ func (a *admission) record(update func(*costs)) {
 	update(&a.costs)
 }
 
-// recordRound stores the costs of the passes of a round.
+// recordRound stores the costs of the passes of a round. A pass with a loaded journal usually begins at the start of
+// the script, which the next pass does not.
 func (a *admission) recordRound(round []*passing) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range round {
-		if one.cost > 0 {
+		if one.cost > 0 && one.journalState != loaded {
 			a.costs.record(one.request.Program, one.cost-one.compile, one.compile)
 		}
 	}

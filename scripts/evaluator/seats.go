@@ -13,6 +13,7 @@ const (
 	quick     class = iota // passes, of programs that compile and run quickly
 	compiling              // a compilation that takes long; passes of the program are quick after it
 	slow                   // passes and plans that take long, in their own children with a low priority
+	loading                // the first entries of a long journal are read, without a child
 	classes                // number of classes
 )
 
@@ -24,29 +25,31 @@ type slots struct {
 
 // free reports whether one more child may work in a class. Slow passes get at most half of the children, and
 // compilations a quarter, but each at least one. Neither takes the last child from quick passes. Slow passes do not
-// count against compilations, because a slow pass may take a minute.
+// count against compilations, because a slow pass may take a minute. One journal is read at a time.
 func (s *slots) free(c class) bool {
 	switch c {
 	case compiling:
 		return s.used[compiling] < max(s.most/4, 1) && s.used[quick]+s.used[compiling] < s.most
 	case slow:
 		return s.used[slow] < max(s.most/2, 1) && s.all() < s.most
+	case loading:
+		return s.used[loading] == 0
 	default:
 		return s.used[quick] < max(s.most-s.used[compiling]-s.used[slow], 1)
 	}
 }
 
-// full reports whether no class has a free child.
+// full reports whether no class has a free child. It ignores class loading.
 func (s *slots) full() bool { return !s.free(quick) && !s.free(compiling) && s.all() >= s.most }
 
 // all returns the number of working children.
 func (s *slots) all() int { return s.used[quick] + s.used[compiling] + s.used[slow] }
 
-// slot permits one child to work. Only its holder uses the child.
+// slot permits one child to work, or one journal to be read. Only its holder uses the child.
 type slot struct {
 	grant fair.Grant
 	class class
-	child *child        // the working child, or the reserved idle child; nil if a new child must be started
+	child *child        // the working child, or the reserved idle child; nil if a new child must be started, or none is needed
 	cost  time.Duration // CPU time to charge to the project
 }
 

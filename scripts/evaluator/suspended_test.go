@@ -52,8 +52,8 @@ func (s *twoSides) pass(t testing.TB, b *scripts.Bundle, in scripts.Inputs, jour
 	s.version++
 	p := &passing{request: request{Program: b.Digest(), Bundle: b, Run: in.Run, Inputs: &in, Logged: in.Logged, Yields: yields}, journal: journal}
 	load := func() {
-		if err := p.load(t.Context()); err != nil {
-			t.Fatal(err)
+		if p.load(t.Context()); p.err != nil {
+			t.Fatal(p.err)
 		}
 	}
 	if s.parent.base(&in, journal) == nil {
