@@ -88,10 +88,7 @@ func (a *Advancer) survey(ctx context.Context, t *Step) error {
 }
 
 // surveyed reports whether the step has a survey that its own results do not change.
-func (t *writer) surveyed() bool {
-	return t.survey != nil &&
-		!slices.ContainsFunc(t.applied, func(r appliedResult) bool { return r.call.Seq <= t.calls.first })
-}
+func (t *writer) surveyed() bool { return t.survey != nil && !t.early }
 
 // unhandled returns the call that fails the run.
 func (t *writer) unhandled() *journal.Call {

@@ -23,6 +23,7 @@ type writer struct {
 	*Step
 	tx     *journal.Tx
 	events []writ.Event
+	early  bool // the step has stored a result of a call that its list lacks
 }
 
 // apply writes the step in a fixed order: effects of results, outcome of the pass, resends, claims and placements,
@@ -244,6 +245,7 @@ func (t *writer) recordResult(s *appliedResult) error {
 	if err != nil || !first {
 		return err // a repeated result, whose first acknowledgement was lost
 	}
+	t.early = t.early || c.Seq <= t.calls.first
 	op, ok := catalog.Lookup(c.Operation)
 	if !ok || !op.Named() || s.Result.Error != nil || op.Effect == catalog.Look && op.Uses == nil {
 		return nil
