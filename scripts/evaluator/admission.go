@@ -27,7 +27,7 @@ type admission struct {
 	line  fair.Queue[*waiter]
 	costs costs
 	idle  idleChildren
-	loads int // number of waiters of class loading
+	loads loads
 	began time.Time
 }
 
@@ -51,6 +51,16 @@ type waiter struct {
 	closes  bool        // for Close, which takes all slots to end the children
 	turn    chan *slot  // receives the slot; nil if another waiter ran the pass
 	gone    bool        // its context has ended
+}
+
+// loads is the number of waiters of class loading.
+type loads int
+
+// add adds n if w is such a waiter.
+func (l *loads) add(w *waiter, n loads) {
+	if w.pass != nil && w.pass.journalState == tooShort {
+		*l += n
+	}
 }
 
 // class returns the class of a waiter's work. A pass of a big program is quick if an idle child has the program
@@ -108,7 +118,7 @@ func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 	w.gone = true
 	a.line.Remove(func(other *waiter) bool {
 		if other == w {
-			a.count(w, -1)
+			a.loads.add(w, -1)
 		}
 		return other == w
 	})
@@ -125,18 +135,11 @@ func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 
 // push adds a waiter to the queue. The caller holds the lock.
 func (a *admission) push(w *waiter) {
-	a.count(w, 1)
+	a.loads.add(w, 1)
 	if w.pass != nil && w.pass.again {
 		a.line.PushFront(w.project, w)
 	} else {
 		a.line.Push(w.project, w)
-	}
-}
-
-// count adds n to the number of waiters of class loading, if w is one. The caller holds the lock.
-func (a *admission) count(w *waiter, n int) {
-	if a.class(w) == loading {
-		a.loads += n
 	}
 }
 
@@ -147,7 +150,7 @@ func (a *admission) admit() {
 		if !ok {
 			return
 		}
-		a.count(w, -1)
+		a.loads.add(w, -1)
 		s := &slot{grant: grant, class: a.class(w)}
 		if s.class != loading && w.program != (writ.Digest{}) {
 			heavy := a.costs.compile(w.program, w.size) > roundTime

@@ -34,7 +34,7 @@ type passing struct {
 	err     error
 }
 
-// journalState says whether the journal of a pass suffices. A caller can omit its first entries: see scripts.Past.
+// journalState says whether the journal of a pass is enough. A caller can omit its first entries: see scripts.Past.
 type journalState int
 
 const (

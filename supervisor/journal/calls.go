@@ -130,7 +130,7 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
 func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 	calls, err := tx.calls(callsOf, string(run), seq)
 	if err == nil {
-		err = tx.inOrder(calls, run, seq)
+		err = inOrder(tx, calls, run, seq)
 	}
 	if err != nil {
 		return nil, err
@@ -139,20 +139,20 @@ func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 }
 
 // inOrder returns an error unless calls are the calls of a run after seq, without gaps.
-func (tx *Tx) inOrder(calls []*Call, run writ.RunID, seq int) error {
+func inOrder(tx *Tx, calls []*Call, run writ.RunID, seq int) error {
 	for i, c := range calls {
 		if c.Run != run {
 			return tx.refuseCall(c)
 		}
 		if c.Seq != seq+i+1 {
-			return tx.missesCall(c.place - int64(c.Seq-seq-i-1))
+			return missesCall(tx, c.place-int64(c.Seq-seq-i-1))
 		}
 	}
 	return nil
 }
 
 // CallsOf returns some calls of a run, which must exist. seqs ascends.
-func (tx *Tx) CallsOf(run *Run, seqs []int) (calls []*Call, err error) {
+func CallsOf(tx *Tx, run *Run, seqs []int) (calls []*Call, err error) {
 	for len(seqs) > 0 { // each query reads adjacent calls
 		n := 1
 		for n < len(seqs) && n < callsAtOnce && seqs[n] == seqs[n-1]+1 {
@@ -160,13 +160,13 @@ func (tx *Tx) CallsOf(run *Run, seqs []int) (calls []*Call, err error) {
 		}
 		some, err := tx.calls(callsBetween, place(run.number, seqs[0]-1), place(run.number, seqs[n-1]))
 		if err == nil {
-			err = tx.inOrder(some, run.ID, seqs[0]-1)
+			err = inOrder(tx, some, run.ID, seqs[0]-1)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if len(some) < n {
-			return nil, tx.missesCall(place(run.number, seqs[len(some)]))
+			return nil, missesCall(tx, place(run.number, seqs[len(some)]))
 		}
 		calls, seqs = append(calls, some...), seqs[n:]
 	}
@@ -177,18 +177,18 @@ func (tx *Tx) CallsOf(run *Run, seqs []int) (calls []*Call, err error) {
 const callsAtOnce = 500
 
 // EachCall passes all calls of a run up to the last one to do, in order.
-func (tx *Tx) EachCall(run *Run, last int, do func(c *Call) error) error {
+func EachCall(tx *Tx, run *Run, last int, do func(c *Call) error) error {
 	const part = callsAtOnce
 	for after := 0; after < last; after += part {
 		calls, err := tx.calls(callsBetween, place(run.number, after), place(run.number, min(after+part, last)))
 		if err != nil {
 			return err
 		}
-		if err := tx.inOrder(calls, run.ID, after); err != nil {
+		if err := inOrder(tx, calls, run.ID, after); err != nil {
 			return err
 		}
 		if n := min(part, last-after); len(calls) < n {
-			return tx.missesCall(place(run.number, after+len(calls)+1))
+			return missesCall(tx, place(run.number, after+len(calls)+1))
 		}
 		for _, c := range calls {
 			if err := do(c); err != nil {
@@ -210,7 +210,7 @@ func (tx *Tx) refuseCall(c *Call) error {
 }
 
 // missesCall returns the error for the place of a call whose row is missing.
-func (tx *Tx) missesCall(place int64) error {
+func missesCall(tx *Tx, place int64) error {
 	if tx.codes == nil {
 		return fmt.Errorf("the journal has no call at the place %d", place)
 	}

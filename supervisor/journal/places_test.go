@@ -117,15 +117,15 @@ func TestMissingCallIsForged(t *testing.T) {
 				return err
 			}
 			none := func(*journal.Call) error { return nil }
-			if _, err := tx.CallsOf(run, []int{1, 2, 4}); err != nil {
+			if _, err := journal.CallsOf(tx, run, []int{1, 2, 4}); err != nil {
 				t.Error(err)
 			}
-			if err := tx.EachCall(run, 2, none); err != nil {
+			if err := journal.EachCall(tx, run, 2, none); err != nil {
 				t.Error(err)
 			}
 			_, after := tx.CallsAfter(id, 0)
-			_, some := tx.CallsOf(run, []int{1, 3})
-			for i, err := range []error{after, some, tx.EachCall(run, 3, none), tx.EachCall(run, 4, none)} {
+			_, some := journal.CallsOf(tx, run, []int{1, 3})
+			for i, err := range []error{after, some, journal.EachCall(tx, run, 3, none), journal.EachCall(tx, run, 4, none)} {
 				if err == nil {
 					t.Errorf("%d: the missing call is not noticed", i)
 				}

@@ -89,20 +89,20 @@ type lateResult struct {
 	frame        string
 }
 
-// Results returns the digest of no results of a run.
-func (tx *Tx) Results(run writ.RunID) (*Results, error) {
-	late, err := tx.lateResults(run, 0)
+// NewResults returns the digest of no results of a run.
+func NewResults(tx *Tx, run writ.RunID) (*Results, error) {
+	late, err := lateResults(tx, run, 0)
 	return &Results{sum: sha256.New(), late: late}, err
 }
 
-// ResumeResults continues a digest of an earlier transaction, which has the results of all calls up to seq.
-func (tx *Tx) ResumeResults(r *Results, run writ.RunID, seq int) (err error) {
-	r.late, err = tx.lateResults(run, seq)
+// Resume continues a digest of an earlier transaction, which has the results of all calls up to seq.
+func (r *Results) Resume(tx *Tx, run writ.RunID, seq int) (err error) {
+	r.late, err = lateResults(tx, run, seq)
 	return err
 }
 
 // lateResults returns the results with their own rows, of the calls after seq.
-func (tx *Tx) lateResults(run writ.RunID, seq int) ([]lateResult, error) {
+func lateResults(tx *Tx, run writ.RunID, seq int) ([]lateResult, error) {
 	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest, mac FROM results WHERE run = $1 AND seq > $2
 		ORDER BY seq, try`, string(run), seq)
 	return sqldb.List(rows, err, func(row *sql.Rows) (r lateResult, err error) {
@@ -141,7 +141,7 @@ func (r *Results) Digest() writ.Digest {
 
 // ResultsDigest returns the digest of the results of a run. calls must be all calls of the run.
 func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) {
-	r, err := tx.Results(run)
+	r, err := NewResults(tx, run)
 	if err != nil {
 		return writ.Digest{}, err
 	}

@@ -97,7 +97,7 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 	if err := (&receiver{t, m}).receive(why); err != nil {
 		return err
 	}
-	if err := a.survey(ctx, t); err != nil {
+	if err := newSurvey(ctx, a.Journal, t); err != nil {
 		return err
 	}
 	pass, err := a.evaluate(ctx, t)

@@ -55,7 +55,7 @@ func fetch(l *callList, tx *journal.Tx, run *journal.Run, seqs ...int) error {
 		}
 	}
 	slices.Sort(missing)
-	calls, err := tx.CallsOf(run, slices.Compact(missing))
+	calls, err := journal.CallsOf(tx, run, slices.Compact(missing))
 	for _, c := range calls {
 		l.old[c.Seq] = c
 	}

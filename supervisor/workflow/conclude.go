@@ -52,18 +52,18 @@ type survey struct {
 	results *journal.Results
 }
 
-// survey reads the first calls of a long run that is about to end. It does so before the transaction of the step,
+// newSurvey reads the first calls of a long run that is about to end. It does so before the transaction of the step,
 // because other writers would have to wait.
-func (a *Advancer) survey(ctx context.Context, t *Step) error {
+func newSurvey(ctx context.Context, j *journal.Journal, t *Step) error {
 	if t.calls.first == 0 || t.run.State.Ended() || !ends(t) {
 		return nil
 	}
 	s := &survey{failed: newUnhandled(t.run.Handled)}
-	err := a.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		if s.results, err = tx.Results(t.run.ID); err != nil {
+	err := j.Read(ctx, func(tx *journal.Tx) (err error) {
+		if s.results, err = journal.NewResults(tx, t.run.ID); err != nil {
 			return err
 		}
-		err = tx.EachCall(t.run, t.calls.first, func(c *journal.Call) error {
+		err = journal.EachCall(tx, t.run, t.calls.first, func(c *journal.Call) error {
 			s.failed.add(c)
 			s.results.Add(c)
 			return nil
@@ -108,7 +108,7 @@ func (t *writer) results() (writ.Digest, error) {
 		return t.tx.ResultsDigest(t.run.ID, t.calls.all)
 	}
 	// this step may have added rows
-	if err := t.tx.ResumeResults(t.survey.results, t.run.ID, t.calls.first); err != nil {
+	if err := t.survey.results.Resume(t.tx, t.run.ID, t.calls.first); err != nil {
 		return writ.Digest{}, err
 	}
 	for _, c := range t.calls.all {

@@ -42,7 +42,8 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 	}
 	t.calls.entries.update(&t.calls, t.touched)
 	past := scripts.Past{
-		Ended: firstEnded(&t.calls), Resumes: t.run.Resumes, First: t.calls.first, Earlier: a.earlier(t.run, t.calls.first),
+		Ended: firstEnded(&t.calls), Resumes: t.run.Resumes, First: t.calls.first,
+		Earlier: earlierEntries(a.Journal, t.run, t.calls.first),
 	}
 	outcome, err := a.Programs.Pass(ctx, t.run, t.calls.entries.complete(t.calls.all), past)
 	if err != nil { // the evaluator may still read the entries
@@ -64,12 +65,12 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 	}
 }
 
-// earlier returns a function that reads the first calls of a run, for a pass that needs all of them.
-func (a *Advancer) earlier(run *journal.Run, first int) func(ctx context.Context) ([]scripts.Entry, error) {
+// earlierEntries returns a function that reads the first calls of a run, for a pass that needs all of them.
+func earlierEntries(j *journal.Journal, run *journal.Run, first int) func(ctx context.Context) ([]scripts.Entry, error) {
 	return func(ctx context.Context) (entries []scripts.Entry, err error) {
-		err = a.Journal.Read(ctx, func(tx *journal.Tx) error {
+		err = j.Read(ctx, func(tx *journal.Tx) error {
 			entries = make([]scripts.Entry, 0, first)
-			return tx.EachCall(run, first, func(c *journal.Call) error {
+			return journal.EachCall(tx, run, first, func(c *journal.Call) error {
 				entries = append(entries, entryOf(c))
 				return nil
 			})
