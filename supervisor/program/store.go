@@ -17,8 +17,8 @@ import (
 )
 
 // maxProgramBytes limits the programs in memory. Other programs are read and planned again for each pass. The sources of
-// a program have up to 512 KiB, its plan about 16 MiB.
-const maxProgramBytes = 32 << 20
+// a program have up to 512 KiB, its plan about 16 MiB. A program without parameters needs about 1 KiB.
+const maxProgramBytes = 16 << 20
 
 // Estimates of the memory of a program.
 const (

@@ -15,7 +15,7 @@ import (
 )
 
 // maxSleepers limits the open calls that one scan checks for a wake-up.
-const maxSleepers = 500
+const maxSleepers = 200
 
 // NoWakeUp is logged for a run that only this scan has woken.
 const NoWakeUp = "a run had no wake-up; please report this defect"

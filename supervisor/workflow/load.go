@@ -155,7 +155,8 @@ func (a *Advancer) Owners(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, err
 func (a *Advancer) Trim() { a.recent.trim() }
 
 // maxRecentBytes limits the runs in memory between two of their steps. Other runs are read again from the journal. It
-// suffices for about 3,000 runs of ten calls. In a backlog of that size, the steps of all runs take turns.
+// suffices for about 2,000 runs of ten calls, or 9,000 runs of one. In a backlog of that size, the steps of all runs
+// take turns.
 const maxRecentBytes = 32 << 20
 
 // recentRun is a run with its calls, equal to their state in the journal.
@@ -167,7 +168,7 @@ type recentRun struct {
 
 // size estimates the memory of a run.
 func (r *recentRun) size() int {
-	const inMemory, call = 4, 1 << 10 // memory per encoded byte, and per call without values
+	const inMemory, run, call = 4, 2 << 10, 3 << 9 // memory per encoded byte, and of a run and a call without values
 	bytes := r.run.Bytes
 	if r.calls.first > 0 {
 		bytes -= r.run.FirstEndedBytes
@@ -175,7 +176,7 @@ func (r *recentRun) size() int {
 	for _, c := range r.calls.old {
 		bytes += bound.Size(c.Args) + bound.Size(c.Values)
 	}
-	return call*(1+len(r.calls.all)+len(r.calls.old)) + inMemory*bytes
+	return run + call*(len(r.calls.all)+len(r.calls.old)) + inMemory*bytes
 }
 
 // recent caches runs after their last step. Only steps change a run, one at a time. A step removes the run from the
