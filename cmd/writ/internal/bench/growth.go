@@ -27,6 +27,7 @@ type Growth struct {
 	InFlight    int           // number of these runs that are in flight at a time
 	Fan         int           // number of calls in a run of independent calls
 	Backlog     int           // runs that wait during a second measurement of sequential calls; 0 skips it
+	Streams     int           // event streams during further measurements of sequential calls; 0 skips them
 	History     int           // ended runs in the ledger of a coordinator whose lists are measured; 0 skips it
 	Requests    int           // requests per list
 	Postgres    string        // address of a server for journals and ledger, "" for files
@@ -62,6 +63,8 @@ type SizeReport struct {
 	// Backlog holds the figures of Idle and Together while other runs wait. It is nil without such runs, and with several
 	// datacenters.
 	Backlog *BacklogReport `json:"backlog,omitempty"`
+	// Streams holds the figures of Together while event streams are open. It is nil without streams.
+	Streams *StreamsReport `json:"streams,omitempty"`
 }
 
 // BacklogReport holds the results for a site with waiting runs. The runs wait for an additional node.
@@ -165,6 +168,11 @@ func (g *Growth) measure(ctx context.Context, m *meter, size *SizeReport) (err e
 		return err
 	}
 	g.Note("%d calls at once: %.0f calls/s", g.Fan, size.FanOut.CallsPerSecond)
+	if g.Streams > 0 {
+		if size.Streams, err = g.streams(ctx, m, steps, size.Idle); err != nil {
+			return err
+		}
+	}
 	if g.Backlog > 0 && size.Datacenters == 1 {
 		size.Backlog, err = g.behind(ctx, m, size.Nodes, steps)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
+	"writ/coord"
 	"writ/coord/api"
 	"writ/internal/sleep"
 )
@@ -44,7 +46,10 @@ func (s *served) begin(ctx context.Context, dir string, of *owner, like *cluster
 		return fmt.Errorf("find a port for the coordinator: %w", err)
 	}
 	s.url, s.events = "http://"+address, newEvents()
-	flags := []string{"--data", filepath.Join(dir, coordinatorDir), "--listen", address}
+	flags := []string{
+		"--data", filepath.Join(dir, coordinatorDir), "--listen", address,
+		"--max-streams", strconv.Itoa(coord.MostStreams),
+	}
 	if s.ledger != "" {
 		flags = append(flags, "--ledger", "@"+s.ledger)
 	}

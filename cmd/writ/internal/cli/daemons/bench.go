@@ -279,6 +279,7 @@ func benchCoordinatorCommand(env *cli.Env) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&s.Data, "data", "", "")
 	f.StringVar(&s.Ledger, "ledger", "", "")
+	f.IntVar(&s.MaxStreams, "max-streams", 0, "")
 	f.StringVar(&listen, "listen", "", "")
 	return c
 }

@@ -21,6 +21,7 @@ import (
 const (
 	mostNodes       = 10_000
 	mostDatacenters = 1000
+	mostStreams     = 1500 // a network gets three quarters of the streams of a coordinator
 )
 
 func benchGrowthCommand(env *cli.Env) *cobra.Command {
@@ -40,6 +41,9 @@ the first size. -o wide shows the CPU time of each kind of process.
 With --backlog each site is also measured while other runs wait, as in "writ bench waiting". They wait at a node
 of their own.
 
+With --streams sequential calls are measured twice more: while streams of one run each are open, and while streams
+of all events are open. This command reads them all, on the same machine.
+
 With --history the lists and pages of a coordinator are measured last. The first time its ledger has a tenth of the
 ended runs, the second time all of them.
 
@@ -50,7 +54,8 @@ machine, its CPU time is measured as well.
 BUSY is the CPU time of a call without the part that the site uses when idle. All processes share this machine, so
 runs per second fall with the CPU time of all of them.`,
 		Example: "  writ bench growth --nodes 1,50,200,1000\n  writ bench growth --nodes 1,5 -n 100 --idle 5s -o json\n" +
-			"  writ bench growth --nodes 1 --backlog 5000\n  writ bench growth --nodes 1 --datacenters 5,20\n" +
+			"  writ bench growth --nodes 1 --backlog 5000 --streams 500\n" +
+			"  writ bench growth --nodes 1 --datacenters 5,20\n" +
 			"  writ bench growth --nodes 1 --history 1000000\n" +
 			"  writ bench growth --postgres postgres:///postgres?host=/run/postgresql",
 		Args: cli.Exactly(),
@@ -87,6 +92,9 @@ runs per second fall with the CPU time of all of them.`,
 	f.IntVar(&g.Backlog, "backlog", 0,
 		"number of runs that wait while runs of sequential calls are measured a second time. 0: no second time")
 	cli.InRange(f, "backlog", &g.Backlog, 0, cli.Most)
+	f.IntVar(&g.Streams, "streams", 0,
+		"number of event streams that are open while runs of sequential calls are measured twice more. 0: none")
+	cli.InRange(f, "streams", &g.Streams, 0, mostStreams)
 	f.IntVar(&g.History, "history", 0,
 		"number of ended runs in the ledger of a coordinator whose lists and pages are measured. 0: none")
 	cli.InRange(f, "history", &g.History, 0, cli.Most)

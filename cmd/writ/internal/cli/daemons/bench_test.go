@@ -88,6 +88,8 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 	}
 	for i := range report.Sizes {
 		s := &report.Sizes[i]
+		s.Streams = &bench.StreamsReport{Streams: 500, OfRuns: s.Together, OfAll: s.Together}
+		s.Streams.OfRuns.RunsPerSecond *= 0.95
 		s.Backlog = &bench.BacklogReport{Runs: 5000, BehindSlots: 3500, BehindResources: 1000, BehindRevisions: 500, Idle: s.Idle, Together: s.Together}
 	}
 	report.Sizes = append(report.Sizes, size(1, 4))
@@ -95,7 +97,7 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 	text = growthText(report, false)
 	for want, times := range map[string]int{
 		"BACKLOG RUNS/S": 1, "80.0 (0.40)": 2, "380 µs (1.00)": 5, "5000 (3500 for capacity of a node, 1000 for": 2,
-		"calls in a row:": 5, "20   20     12.0 % (4.00)": 1, "380 µs (–)  –   ": 1, "\n20 datacenters:": 1,
+		"calls in a row:": 9, "500 streams of a run:": 2, "190.0 runs/s (0.95)": 1, "200.0 runs/s (1.00)": 1, "20   20     12.0 % (4.00)": 1, "380 µs (–)  –   ": 1, "\n20 datacenters:": 1,
 	} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("with a backlog, %q stands there %d times, want %d:\n%s", want, n, times, text)

@@ -148,7 +148,19 @@ func sizeFields(s bench.SizeReport) []terminal.Field {
 		fields = append(fields, idleFields(b.Idle)...)
 		fields = append(fields, loadFields("calls in a row", b.Together)...)
 	}
+	if r := s.Streams; r != nil {
+		fields = append(fields, streamsFields(r.Streams, "a run", s.Together, r.OfRuns)...)
+		fields = append(fields, streamsFields(r.Streams, "all runs", s.Together, r.OfAll)...)
+	}
 	return fields
+}
+
+// streamsFields returns the details of a workload with n open streams, and its ratio to the workload without.
+func streamsFields(n int, of string, without, with bench.LoadFigures) []terminal.Field {
+	return append([]terminal.Field{{
+		Title: cli.Count(n, "stream") + " of " + of,
+		Value: fmt.Sprintf("%.1f runs/s (%.2f)", with.RunsPerSecond, with.RunsPerSecond/without.RunsPerSecond),
+	}}, loadFields("calls in a row", with)...)
 }
 
 func idleFields(f bench.IdleFigures) []terminal.Field {
