@@ -309,3 +309,37 @@ machine.create("m", {cpus: 1, memory_mib: 64, disks: [x, y]})`, 1400)
 		})
 	}
 }
+
+// A database that restores an earlier row of a first call, from the time when it was open, holds the run.
+func TestLongRunWithReopenedCallStays(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if job.Name != "" {
+					time.Sleep(time.Minute)
+				}
+				return succeed(ctx, job)
+			}
+		})
+		id := s.submitLong(`n := import("node"); volume := import("volume")
+volume.create("first", {size_gib: 1}).err
+`+laterCalls+`volume.create("last", {size_gib: 1})`, 1400)
+		s.awaitCall(id, 1, writ.CallRunning)
+		var before []byte
+		err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+			return tx.QueryRowContext(t.Context(), `SELECT body FROM calls WHERE run = $1 AND seq = 1`, string(id)).Scan(&before)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.awaitCall(id, 1302, writ.CallRunning)
+		if run, _ := s.look(id); run.FirstEnded == 0 {
+			t.Fatal("the supervisor reads the first calls")
+		}
+		s.tamper(`UPDATE calls SET body = $1 WHERE run = $2 AND seq = 1`, before, string(id))
+		time.Sleep(2 * time.Minute)
+		if run, _ := s.look(id); run.State.Ended() || run.Why.Code != writ.ReasonForged {
+			t.Errorf("the run is %s because of %+v", run.State, run.Why)
+		}
+	})
+}

@@ -119,7 +119,7 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
 	}
 	for _, c := range calls {
 		if c.Run != run { // two runs got the same number
-			return nil, tx.refuseCall(c)
+			return nil, tx.refuseCall(c.place, isForeign)
 		}
 	}
 	return calls, nil
@@ -142,31 +142,25 @@ func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 func (tx *Tx) inOrder(calls []*Call, run writ.RunID, seq int) error {
 	for i, c := range calls {
 		if c.Run != run {
-			return tx.refuseCall(c)
+			return tx.refuseCall(c.place, isForeign)
 		}
 		if c.Seq != seq+i+1 {
-			return tx.missesCall(c.place - int64(c.Seq-seq-i-1))
+			return tx.refuseCall(c.place-int64(c.Seq-seq-i-1), isMissing)
 		}
 	}
 	return nil
 }
 
-// CallsOf returns some calls of a run, which must exist. seqs ascends.
+// CallsOf returns some ended calls of a run. seqs ascends. It returns RECORD_FORGED if one of them is missing or open.
 func (tx *Tx) CallsOf(run *Run, seqs []int) (calls []*Call, err error) {
 	for len(seqs) > 0 { // each query reads adjacent calls
 		n := 1
 		for n < len(seqs) && n < callsAtOnce && seqs[n] == seqs[n-1]+1 {
 			n++
 		}
-		some, err := tx.calls(callsBetween, place(run.number, seqs[0]-1), place(run.number, seqs[n-1]))
-		if err == nil {
-			err = tx.inOrder(some, run.ID, seqs[0]-1)
-		}
+		some, err := tx.endedCalls(run, seqs[0]-1, seqs[n-1])
 		if err != nil {
 			return nil, err
-		}
-		if len(some) < n {
-			return nil, tx.missesCall(place(run.number, seqs[len(some)]))
 		}
 		calls, seqs = append(calls, some...), seqs[n:]
 	}
@@ -176,19 +170,13 @@ func (tx *Tx) CallsOf(run *Run, seqs []int) (calls []*Call, err error) {
 // callsAtOnce is the number of calls that one query reads.
 const callsAtOnce = 500
 
-// EachCall passes all calls of a run up to the last one to do, in order.
+// EachCall passes the first calls of a run up to the last one to do, in order. It returns RECORD_FORGED if one of them
+// is missing or open.
 func (tx *Tx) EachCall(run *Run, last int, do func(c *Call) error) error {
-	const part = callsAtOnce
-	for after := 0; after < last; after += part {
-		calls, err := tx.calls(callsBetween, place(run.number, after), place(run.number, min(after+part, last)))
+	for after := 0; after < last; after += callsAtOnce {
+		calls, err := tx.endedCalls(run, after, min(after+callsAtOnce, last))
 		if err != nil {
 			return err
-		}
-		if err := tx.inOrder(calls, run.ID, after); err != nil {
-			return err
-		}
-		if n := min(part, last-after); len(calls) < n {
-			return tx.missesCall(place(run.number, after+len(calls)+1))
 		}
 		for _, c := range calls {
 			if err := do(c); err != nil {
@@ -199,20 +187,35 @@ func (tx *Tx) EachCall(run *Run, last int, do func(c *Call) error) error {
 	return nil
 }
 
-const callsBetween = `SELECT place, body FROM calls WHERE place > $1 AND place <= $2 ORDER BY place`
-
-// refuseCall returns the error for a call that is stored among the calls of another run.
-func (tx *Tx) refuseCall(c *Call) error {
-	if tx.codes == nil {
-		return fmt.Errorf("call %d of run %s is stored among the calls of another run", c.Seq, c.Run)
+// endedCalls returns the calls of a run after seq up to the last one. All of them must exist and must have ended: the
+// database may have restored a row from the time when its call was open.
+func (tx *Tx) endedCalls(run *Run, seq, last int) ([]*Call, error) {
+	calls, err := tx.calls(callsBetween, place(run.number, seq), place(run.number, last))
+	if err == nil {
+		err = tx.inOrder(calls, run.ID, seq)
 	}
-	return tx.codes.refuse("calls", []any{c.place})
+	if err != nil {
+		return nil, err
+	}
+	if len(calls) < last-seq {
+		return nil, tx.refuseCall(place(run.number, seq+len(calls)+1), isMissing)
+	}
+	for _, c := range calls {
+		if !c.State.Ended() {
+			return nil, tx.refuseCall(c.place, "is open again")
+		}
+	}
+	return calls, nil
 }
 
-// missesCall returns the error for the place of a call whose row is missing.
-func (tx *Tx) missesCall(place int64) error {
+const callsBetween = `SELECT place, body FROM calls WHERE place > $1 AND place <= $2 ORDER BY place`
+
+const isMissing, isForeign = "is missing", "belongs to another run"
+
+// refuseCall returns the error for a call whose row is missing or is not the last one that the journal wrote.
+func (tx *Tx) refuseCall(place int64, why string) error {
 	if tx.codes == nil {
-		return fmt.Errorf("the journal has no call at the place %d", place)
+		return fmt.Errorf("the call at the place %d %s", place, why)
 	}
 	return tx.codes.refuse("calls", []any{place})
 }

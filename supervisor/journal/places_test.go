@@ -98,18 +98,21 @@ func seqsOf(t *testing.T, j *journal.Journal, run writ.RunID) (seqs []int) {
 	return seqs
 }
 
-// A missing row of a call is a forged record: a step reads the calls of a run without gaps.
+// A missing row of a call is a forged record: a step reads the calls of a run without gaps. So is a row of an ended call
+// from the time when it was open.
 func TestMissingCallIsForged(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		id := writ.RunID("a")
 		write(t, j, func(tx *journal.Tx) error {
 			for _, seq := range []int{1, 2, 4} {
-				if err := putFirst(tx, aCall(id, seq)); err != nil {
+				c := aCall(id, seq)
+				c.State = writ.CallSucceeded
+				if err := putFirst(tx, c); err != nil {
 					return err
 				}
 			}
-			return nil
+			return putFirst(tx, aCall(id, 5))
 		})
 		if err := j.Read(t.Context(), func(tx *journal.Tx) error {
 			run, err := tx.Run(id)
@@ -125,9 +128,10 @@ func TestMissingCallIsForged(t *testing.T) {
 			}
 			_, after := tx.CallsAfter(id, 0)
 			_, some := tx.CallsOf(run, []int{1, 3})
-			for i, err := range []error{after, some, tx.EachCall(run, 3, none), tx.EachCall(run, 4, none)} {
+			_, open := tx.CallsOf(run, []int{5})
+			for i, err := range []error{after, some, open, tx.EachCall(run, 3, none), tx.EachCall(run, 4, none)} {
 				if err == nil {
-					t.Errorf("%d: the missing call is not noticed", i)
+					t.Errorf("%d: the missing or open call is not noticed", i)
 				}
 			}
 			return nil
