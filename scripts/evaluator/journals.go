@@ -77,7 +77,9 @@ func (j *journals) storeInputs(run writ.RunID, in *scripts.Inputs) {
 		}
 	}
 	if size <= maxInputs {
-		k.inputs.those = in
+		stored := *in
+		stored.Past = scripts.Past{} // otherwise it would hold the caller's data in memory
+		k.inputs.those = &stored
 	}
 }
 
