@@ -195,6 +195,6 @@ func (a *admission) crowdOf(s *slot) func() bool {
 	return func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.line.Len() > 0
+		return a.line.Len() > a.loads // a pass of class loading waits for no child
 	}
 }
