@@ -1,12 +1,54 @@
 package evaluator_test
 
 import (
+	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 	"weak"
+
+	"writ"
+	"writ/scripts"
 )
+
+// A child that has lost a run gets its whole journal, even if all calls failed with the longest errors.
+func TestJournalOfFailedCallsFitsIntoAFrame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it evaluates 10,000 calls")
+	}
+	text := fmt.Sprintf("node := import(%q); for i := 0; i < %d; i++ { node.ping().err }", "node", scripts.MaxCalls)
+	in := of("failing", 0)
+	in.MaxCalls = scripts.MaxCalls
+	pool := newPool(t, 1)
+	var journal []scripts.Entry
+	for len(journal) < 2 {
+		o, err := pool.Pass(t.Context(), bundle(text), in, journal)
+		if err != nil || len(o.Calls) != 1 {
+			t.Fatalf("%+v %v", o, err)
+		}
+		journal = append(journal, failed(o.Calls[0], 4<<10, 4<<10))
+	}
+	for seq := len(journal) + 1; seq < scripts.MaxCalls; seq++ {
+		e := journal[1]
+		if e.Seq = seq; seq > scripts.MaxOpenCalls {
+			e.Error = failed(scripts.NewCall{}, 1280, 256).Error
+		}
+		journal = append(journal, e)
+	}
+	o, err := pool.Pass(t.Context(), bundle(text), in, journal)
+	if err != nil || len(o.Calls) != 1 {
+		t.Errorf("the pass after %d failed calls is %s %+v %v", len(journal), o.Status, o.Failure, err)
+	}
+}
+
+// failed returns an entry whose error has a message and a hint of these lengths.
+func failed(c scripts.NewCall, message, hint int) scripts.Entry {
+	return scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryFailed, Error: &writ.Error{
+		Code: writ.CodeInjectedFinal, Message: strings.Repeat("m", message), Hint: strings.Repeat("h", hint),
+	}}
+}
 
 // The pool holds nothing of a caller between two passes of a run, besides the inputs and the journal.
 func TestPoolDropsTheReaderOfEarlierEntries(t *testing.T) {
