@@ -151,24 +151,38 @@ func (tx *Tx) inOrder(calls []*Call, run writ.RunID, seq int) error {
 	return nil
 }
 
-// CallsOf returns some ended calls of a run. seqs ascends. It returns RECORD_FORGED if one of them is missing or open.
+// CallsOf returns some of the first calls of a run. seqs ascends. It returns RECORD_FORGED if one of them, or a call
+// between them, is missing or open.
 func (tx *Tx) CallsOf(run *Run, seqs []int) (calls []*Call, err error) {
-	for len(seqs) > 0 { // each query reads adjacent calls
-		n := 1
-		for n < len(seqs) && n < callsAtOnce && seqs[n] == seqs[n-1]+1 {
-			n++
-		}
+	for len(seqs) > 0 {
+		n := inOneQuery(seqs)
 		some, err := tx.endedCalls(run, seqs[0]-1, seqs[n-1])
 		if err != nil {
 			return nil, err
 		}
-		calls, seqs = append(calls, some...), seqs[n:]
+		for _, seq := range seqs[:n] {
+			calls = append(calls, some[seq-seqs[0]])
+		}
+		seqs = seqs[n:]
 	}
 	return calls, nil
 }
 
-// callsAtOnce is the number of calls that one query reads.
-const callsAtOnce = 500
+// inOneQuery returns the number of first calls of a list that one query reads. They are near each other.
+func inOneQuery(seqs []int) int {
+	n := 1
+	for n < len(seqs) && seqs[n]-seqs[0] < callsAtOnce && seqs[n]-seqs[n-1] <= nearCalls {
+		n++
+	}
+	return n
+}
+
+const (
+	// callsAtOnce is the number of calls that one query reads.
+	callsAtOnce = 500
+	// nearCalls is a distance of calls. It takes less time to read the calls between two of them than to query twice.
+	nearCalls = 8
+)
 
 // EachCall passes the first calls of a run up to the last one to do, in order. It returns RECORD_FORGED if one of them
 // is missing or open.
