@@ -123,10 +123,10 @@ func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 	return nil, context.Cause(ctx)
 }
 
-// push adds a waiter to the queue. The caller holds the lock.
+// push adds a waiter to the queue. Passes that wait for their journals keep their order. The caller holds the lock.
 func (a *admission) push(w *waiter) {
 	a.count(w, 1)
-	if w.pass != nil && w.pass.again {
+	if w.pass != nil && w.pass.again && a.class(w) != loading {
 		a.line.PushFront(w.project, w)
 	} else {
 		a.line.Push(w.project, w)

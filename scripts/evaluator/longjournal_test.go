@@ -3,6 +3,7 @@ package evaluator_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,4 +94,32 @@ func TestReadersOfJournalsDoNotCrowdChildren(t *testing.T) {
 	}
 	close(proceed)
 	group.Wait()
+}
+
+// The runs of a project read their journals in the order in which they began to wait.
+func TestJournalsOfAProjectAreReadInOrder(t *testing.T) {
+	pool, other := newPool(t, 2), newPool(t, 1)
+	start, proceed := make(chan bool), make(chan bool)
+	var order []int
+	var group sync.WaitGroup
+	for i := range 4 {
+		r := newLongRun(t, other, "long", i, func() {
+			if order = append(order, i); i == 0 {
+				start <- true
+				<-proceed
+			}
+		})
+		group.Go(func() { r.pass(t.Context(), t, pool) })
+		if i == 0 {
+			<-start
+		}
+		for pool.Waiting() < i || pool.Busy() > 0 {
+			runtime.Gosched()
+		}
+	}
+	close(proceed)
+	group.Wait()
+	if !slices.IsSorted(order) {
+		t.Errorf("the journals were read in the order %v", order)
+	}
 }
