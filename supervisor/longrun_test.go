@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -255,6 +256,33 @@ b := machine.create("b", {cpus: 1, memory_mib: 64, disks: [a]})
 				run, _ := s.wantState(id, writ.RunFailed)
 				if f := run.Failure; f.Code != writ.CodeInjectedFinal || f.Seq != 1 || !f.Handled || run.FirstEnded < 1000 {
 					t.Errorf("failure %+v, %d of the first calls have ended", f, run.FirstEnded)
+				}
+			})
+		})
+	}
+}
+
+// A late call fails because of an early one whose need failed. Its error names the first cause, as in a short run.
+func TestLateCallNamesRootCause(t *testing.T) {
+	for _, between := range []string{"", laterCalls} {
+		t.Run(fmt.Sprint(len(between)), func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.join("n1", func(n *testNode) {
+					n.act = func(ctx context.Context, job writ.Job) writ.Result {
+						if job.Name == "first" {
+							return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "no disk")}
+						}
+						return succeed(ctx, job)
+					}
+				})
+				id := s.submitLong(`n := import("node"); volume := import("volume"); machine := import("machine")
+b := machine.create("b", {cpus: 1, memory_mib: 64, disks: [volume.create("first", {size_gib: 1})]})
+b.err
+for i := 0; i < 150; i++ { b = machine.start(b); b.err }
+`+between+`machine.start(b).err`, 1500)
+				_, calls := s.wantState(id, writ.RunFailed)
+				if last := calls[len(calls)-1]; last.Operation != "machine.start" || !strings.HasPrefix(last.Error.Message, "call 1 (volume.create first)") {
+					t.Errorf("the error of %s is %v", last.Operation, last.Error)
 				}
 			})
 		})

@@ -79,7 +79,7 @@ func (a *Advancer) survey(ctx context.Context, t *Step) error {
 		if c != nil && c.Seq <= t.calls.first {
 			t.calls.old[c.Seq] = c
 		}
-		return fetchCauses(&t.calls, tx, t.run, c)
+		return fetchCauses(&t.calls, tx, t.run, c, make(map[int]bool))
 	})
 	if err == nil {
 		t.survey = s
