@@ -28,8 +28,8 @@ type journals struct {
 // memoryOfJournal is the approximate memory of a journal without its entries, in bytes.
 const memoryOfJournal = 256
 
-// keptWhole is the maximum number of entries of a journal that is kept whole. A longer journal loses its ended
-// entries. A suspended pass does not need them. If the suspended pass is gone, the child requests the whole journal.
+// keptWhole is the maximum number of entries of a journal that is kept whole. A longer journal, and one that takes more
+// memory than all journals may, loses its ended entries. A suspended pass does not need them. If the suspended pass is gone, the child requests the whole journal.
 const keptWhole = scripts.MaxOpenCalls
 
 // keptJournal is the journal of a run's last pass.
@@ -152,8 +152,10 @@ func (j *journals) apply(run writ.RunID, d difference) (journal []scripts.Entry,
 		journal = k.entries
 	}
 	ordered := d.Base != 0 || inOrder(k.entries, 0)
-	if ordered {
+	if ordered && k.bytes <= j.most {
 		k.drop(d.Ended, j.whole)
+	} else if ordered {
+		k.drop(d.Ended, 0)
 	}
 	// An empty journal is not kept, because its next difference would be as long. A kept journal is in order already.
 	if k.count() > 0 && k.bytes <= j.most && ordered {

@@ -1,6 +1,7 @@
 package evaluator_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -27,7 +28,7 @@ func TestJournalOfFailedCallsFitsIntoAFrame(t *testing.T) {
 	for len(journal) < 2 {
 		o, err := pool.Pass(t.Context(), bundle(text), in, journal)
 		if err != nil || len(o.Calls) != 1 {
-			t.Fatalf("%+v %v", o, err)
+			t.Fatalf("%s %+v %v", o.Status, o.Failure, err)
 		}
 		journal = append(journal, failed(o.Calls[0], 4<<10, 4<<10))
 	}
@@ -121,5 +122,36 @@ func TestJournalsOfAProjectAreReadInOrder(t *testing.T) {
 	group.Wait()
 	if !slices.IsSorted(order) {
 		t.Errorf("the journals were read in the order %v", order)
+	}
+}
+
+// A child keeps a run whose results take much memory, so that each pass does not begin at the start of the script.
+func TestLongRunWithLargeResultsStaysInItsChild(t *testing.T) {
+	const text = `node := import("node"); for i := 0; i < 2000; i++ {}; for i := 0; i < 20; i++ { node.facts().err }`
+	list := make([]any, 20_000)
+	for i := range list {
+		list[i] = []any{true}
+	}
+	pool, in := newPool(t, 1), of("large", 0)
+	var journal []scripts.Entry
+	read := 0
+	for seq := 1; seq < 20; seq++ {
+		if in.Ended = len(journal); seq > 15 {
+			in.First = 15
+			in.Earlier = func(context.Context) ([]scripts.Entry, error) {
+				read++
+				return slices.Clone(journal[:15]), nil
+			}
+		}
+		o, err := pool.Pass(t.Context(), bundle(text), in, journal[in.First:])
+		if err != nil || len(o.Calls) != 1 {
+			t.Fatalf("%s %+v %v", o.Status, o.Failure, err)
+		}
+		e := succeeded(o.Calls[0])
+		e.Values = map[string]any{"list": list}
+		journal = append(journal, e)
+	}
+	if read > 1 {
+		t.Errorf("its first entries were read %d times", read)
 	}
 }
