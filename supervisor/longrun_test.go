@@ -371,3 +371,38 @@ volume.create("first", {size_gib: 1}).err
 		}
 	})
 }
+
+// A long run is cancelled whose last call does not stop. It ends although the call is open.
+func TestCancelledLongRunEndsWithAnOpenCall(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.join("n1", func(n *testNode) {
+					n.act = func(ctx context.Context, job writ.Job) writ.Result {
+						if job.Name == "last" {
+							time.Sleep(time.Hour)
+						}
+						return succeed(ctx, job)
+					}
+				})
+				id := s.submitLong(`n := import("node"); volume := import("volume"); volume.create("first", {size_gib: 1})
+`+laterCalls+`volume.create("last", {size_gib: 1})`, 1400)
+				s.awaitCall(id, 1302, writ.CallRunning)
+				if _, err := s.cancel(id); err != nil {
+					t.Fatal(err)
+				}
+				for range 5 {
+					if time.Sleep(7 * time.Second); restarts {
+						s.halt()
+						s.start()
+					}
+				}
+				run, calls := s.wantState(id, writ.RunCancelled)
+				if run.FirstEnded == 0 || calls[1301].State != writ.CallCancelled {
+					t.Errorf("%d of the first calls have ended, and the last one is %s", run.FirstEnded, calls[1301].State)
+				}
+				s.wantSummary(run, calls)
+			})
+		})
+	}
+}
