@@ -29,7 +29,8 @@ type journals struct {
 const memoryOfJournal = 256
 
 // keptWhole is the maximum number of entries of a journal that is kept whole. A longer journal, and one that takes more
-// memory than all journals may, loses its ended entries. A suspended pass does not need them. If the suspended pass is gone, the child requests the whole journal.
+// memory than all journals may, loses its ended entries. A suspended pass does not need them. If the suspended pass is
+// gone, the child requests the whole journal.
 const keptWhole = scripts.MaxOpenCalls
 
 // keptJournal is the journal of a run's last pass.
