@@ -28,9 +28,9 @@ type journals struct {
 // memoryOfJournal is the approximate memory of a journal without its entries, in bytes.
 const memoryOfJournal = 256
 
-// keptWhole is the maximum number of entries of a journal that is kept whole. A longer journal, and one that takes more
-// memory than all journals may, loses its ended entries. A suspended pass does not need them. If the suspended pass is
-// gone, the child requests the whole journal.
+// keptWhole is the maximum number of entries of a journal that is kept whole. A longer or too large journal loses its
+// ended entries. A suspended pass does not need them. If the suspended pass is gone, the child requests the whole
+// journal.
 const keptWhole = scripts.MaxOpenCalls
 
 // keptJournal is the journal of a run's last pass.

@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/evaluator"
 )
 
 // A child that has lost a run gets its whole journal, even if all calls failed with the longest errors.
@@ -55,11 +56,10 @@ func failed(c scripts.NewCall, message, hint int) scripts.Entry {
 // The pool holds nothing of a caller between two passes of a run, besides the inputs and the journal.
 func TestPoolDropsTheReaderOfEarlierEntries(t *testing.T) {
 	pool, other := newPool(t, 1), newPool(t, 1)
-	held, read := readerOf(new([1 << 20]byte))
-	r := newLongRun(t, other, "long", 0, read)
+	r, held := readerOf(t, other, new([1 << 20]byte))
 	r.pass(t.Context(), t, pool)
 	r.pass(t.Context(), t, pool) // the child has the journal now
-	r.inputs.Earlier, read = nil, nil
+	r.inputs.Earlier = nil
 	for range 100 {
 		if runtime.GC(); held.Value() == nil {
 			return
@@ -70,8 +70,9 @@ func TestPoolDropsTheReaderOfEarlierEntries(t *testing.T) {
 	runtime.KeepAlive(pool)
 }
 
-func readerOf(big *[1 << 20]byte) (weak.Pointer[[1 << 20]byte], func()) {
-	return weak.Make(big), func() { big[0]++ }
+// readerOf returns a run whose function that reads earlier entries holds big.
+func readerOf(t *testing.T, other *evaluator.Pool, big *[1 << 20]byte) (*longRun, weak.Pointer[[1 << 20]byte]) {
+	return newLongRun(t, other, "long", 0, func() { big[0]++ }), weak.Make(big)
 }
 
 // A pass that waits for its journal waits for no child, so no child is ended for it.

@@ -226,7 +226,7 @@ const callsBetween = `SELECT place, body FROM calls WHERE place > $1 AND place <
 
 const isMissing, isForeign = "is missing", "belongs to another run"
 
-// refuseCall returns the error for a call whose row is missing or is not the last one that the journal wrote.
+// refuseCall returns the error for a missing row of a call, or for an earlier content of the row.
 func (tx *Tx) refuseCall(place int64, why string) error {
 	if tx.codes == nil {
 		return fmt.Errorf("the call at the place %d %s", place, why)
