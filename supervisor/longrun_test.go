@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -261,6 +262,33 @@ b := machine.create("b", {cpus: 1, memory_mib: 64, disks: [a]})
 	}
 }
 
+// A late call fails because of an early one whose need failed. Its error names the first cause, as in a short run.
+func TestLateCallNamesRootCause(t *testing.T) {
+	for _, between := range []string{"", laterCalls} {
+		t.Run(fmt.Sprint(len(between)), func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.join("n1", func(n *testNode) {
+					n.act = func(ctx context.Context, job writ.Job) writ.Result {
+						if job.Name == "first" {
+							return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "no disk")}
+						}
+						return succeed(ctx, job)
+					}
+				})
+				id := s.submitLong(`n := import("node"); volume := import("volume"); machine := import("machine")
+b := machine.create("b", {cpus: 1, memory_mib: 64, disks: [volume.create("first", {size_gib: 1})]})
+b.err
+for i := 0; i < 150; i++ { b = machine.start(b); b.err }
+`+between+`machine.start(b).err`, 1500)
+				_, calls := s.wantState(id, writ.RunFailed)
+				if last := calls[len(calls)-1]; last.Operation != "machine.start" || !strings.HasPrefix(last.Error.Message, "call 1 (volume.create first)") {
+					t.Errorf("the error of %s is %v", last.Operation, last.Error)
+				}
+			})
+		})
+	}
+}
+
 // A missing row of an early call that failed holds the run, which the journal would otherwise report as succeeded.
 func TestLongRunWithoutItsFailedCallStays(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
@@ -305,6 +333,75 @@ machine.create("m", {cpus: 1, memory_mib: 64, disks: [x, y]})`, 1400)
 					s.start()
 				}
 				s.wantState(id, writ.RunSucceeded)
+			})
+		})
+	}
+}
+
+// A database that restores an earlier row of a first call, from the time when it was open, holds the run.
+func TestLongRunWithReopenedCallStays(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if job.Name != "" {
+					time.Sleep(time.Minute)
+				}
+				return succeed(ctx, job)
+			}
+		})
+		id := s.submitLong(`n := import("node"); volume := import("volume")
+volume.create("first", {size_gib: 1}).err
+`+laterCalls+`volume.create("last", {size_gib: 1})`, 1400)
+		s.awaitCall(id, 1, writ.CallRunning)
+		var before []byte
+		err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+			return tx.QueryRowContext(t.Context(), `SELECT body FROM calls WHERE run = $1 AND seq = 1`, string(id)).Scan(&before)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.awaitCall(id, 1302, writ.CallRunning)
+		if run, _ := s.look(id); run.FirstEnded == 0 {
+			t.Fatal("the supervisor reads the first calls")
+		}
+		s.tamper(`UPDATE calls SET body = $1 WHERE run = $2 AND seq = 1`, before, string(id))
+		time.Sleep(2 * time.Minute)
+		if run, _ := s.look(id); run.State.Ended() || run.Why.Code != writ.ReasonForged {
+			t.Errorf("the run is %s because of %+v", run.State, run.Why)
+		}
+	})
+}
+
+// A long run is cancelled whose last call does not stop. It ends although the call is open.
+func TestCancelledLongRunEndsWithAnOpenCall(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.join("n1", func(n *testNode) {
+					n.act = func(ctx context.Context, job writ.Job) writ.Result {
+						if job.Name == "last" {
+							time.Sleep(time.Hour)
+						}
+						return succeed(ctx, job)
+					}
+				})
+				id := s.submitLong(`n := import("node"); volume := import("volume"); volume.create("first", {size_gib: 1})
+`+laterCalls+`volume.create("last", {size_gib: 1})`, 1400)
+				s.awaitCall(id, 1302, writ.CallRunning)
+				if _, err := s.cancel(id); err != nil {
+					t.Fatal(err)
+				}
+				for range 5 {
+					if time.Sleep(7 * time.Second); restarts {
+						s.halt()
+						s.start()
+					}
+				}
+				run, calls := s.wantState(id, writ.RunCancelled)
+				if run.FirstEnded == 0 || calls[1301].State != writ.CallCancelled {
+					t.Errorf("%d of the first calls have ended, and the last one is %s", run.FirstEnded, calls[1301].State)
+				}
+				s.wantSummary(run, calls)
 			})
 		})
 	}

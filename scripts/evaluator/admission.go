@@ -133,10 +133,10 @@ func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 	return nil, context.Cause(ctx)
 }
 
-// push adds a waiter to the queue. The caller holds the lock.
+// push adds a waiter to the queue. Passes that wait for their journals keep their order. The caller holds the lock.
 func (a *admission) push(w *waiter) {
 	a.loads.add(w, 1)
-	if w.pass != nil && w.pass.again {
+	if w.pass != nil && w.pass.again && a.class(w) != loading {
 		a.line.PushFront(w.project, w)
 	} else {
 		a.line.Push(w.project, w)
@@ -198,6 +198,6 @@ func (a *admission) crowdOf(s *slot) func() bool {
 	return func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.line.Len() > 0
+		return a.line.Len() > int(a.loads) // a pass of class loading waits for no child
 	}
 }

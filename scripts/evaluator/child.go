@@ -108,8 +108,8 @@ func (c *child) end() string {
 
 // round requests passes, with only the parts of bundle and journal that the child lacks, and applies the answers in
 // order. After an error the caller must end the child. Passes without an answer were not evaluated, or caused the
-// error. It does not request passes whose journals are too short for the child, and marks them. If `crowded` is not nil, passes stop after a quantum. A child that does not stop is ended if `crowded` reports
-// that other work waits.
+// error. Passes whose journals are too short for the child are marked and not requested. If `crowded` is not nil, passes
+// stop after a quantum. A child that does not stop is ended if `crowded` reports that other work waits.
 func (c *child) round(ctx context.Context, passes []*passing, crowded func() bool) error {
 	yields := crowded != nil
 	passes = slices.DeleteFunc(slices.Clone(passes), c.needsMore)

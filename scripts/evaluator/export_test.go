@@ -165,3 +165,6 @@ func (p *Pool) Busy() int {
 	defer a.mu.Unlock()
 	return a.slots.all()
 }
+
+// Crowded reports whether work waits for a child, as a working child with quick passes sees it.
+func (p *Pool) Crowded() bool { return p.admission().crowdOf(&slot{class: quick})() }

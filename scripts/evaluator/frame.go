@@ -17,8 +17,9 @@ import (
 // CBOR has the fields in order, without names. The parent omits data that the child should have: the bundle, the inputs
 // and most of the journal. A child that lacks such data reports this in its answer, and gets a complete request.
 
-// maxFrame limits a frame: a bundle, and a journal of scripts.MaxJournal with the overhead of the encoding.
-const maxFrame = 16 << 20
+// maxFrame limits a frame: a bundle, and a journal of scripts.MaxJournal with the overhead of the encoding and the
+// errors of scripts.MaxCalls calls. Package workflow limits the sizes of errors.
+const maxFrame = 40 << 20
 
 const frameHead = 4
 

@@ -28,8 +28,9 @@ type journals struct {
 // memoryOfJournal is the approximate memory of a journal without its entries, in bytes.
 const memoryOfJournal = 256
 
-// keptWhole is the maximum number of entries of a journal that is kept whole. A longer journal loses its ended
-// entries. A suspended pass does not need them. If the suspended pass is gone, the child requests the whole journal.
+// keptWhole is the maximum number of entries of a journal that is kept whole. A longer or too large journal loses its
+// ended entries. A suspended pass does not need them. If the suspended pass is gone, the child requests the whole
+// journal.
 const keptWhole = scripts.MaxOpenCalls
 
 // keptJournal is the journal of a run's last pass.
@@ -77,7 +78,9 @@ func (j *journals) storeInputs(run writ.RunID, in *scripts.Inputs) {
 		}
 	}
 	if size <= maxInputs {
-		k.inputs.those = in
+		stored := *in
+		stored.Past = scripts.Past{} // otherwise it would hold the caller's data in memory
+		k.inputs.those = &stored
 	}
 }
 
@@ -150,8 +153,10 @@ func (j *journals) apply(run writ.RunID, d difference) (journal []scripts.Entry,
 		journal = k.entries
 	}
 	ordered := d.Base != 0 || inOrder(k.entries, 0)
-	if ordered {
+	if ordered && k.bytes <= j.most {
 		k.drop(d.Ended, j.whole)
+	} else if ordered {
+		k.drop(d.Ended, 0)
 	}
 	// An empty journal is not kept, because its next difference would be as long. A kept journal is in order already.
 	if k.count() > 0 && k.bytes <= j.most && ordered {

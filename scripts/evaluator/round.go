@@ -34,7 +34,7 @@ type passing struct {
 	err     error
 }
 
-// journalState says whether the journal of a pass is enough. A caller can omit its first entries: see scripts.Past.
+// journalState is the state of the journal of a pass. A caller can omit its first entries: see scripts.Past.
 type journalState int
 
 const (

@@ -119,7 +119,7 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
 	}
 	for _, c := range calls {
 		if c.Run != run { // two runs got the same number
-			return nil, tx.refuseCall(c)
+			return nil, tx.refuseCall(c.place, isForeign)
 		}
 	}
 	return calls, nil
@@ -142,53 +142,55 @@ func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 func inOrder(tx *Tx, calls []*Call, run writ.RunID, seq int) error {
 	for i, c := range calls {
 		if c.Run != run {
-			return tx.refuseCall(c)
+			return tx.refuseCall(c.place, isForeign)
 		}
 		if c.Seq != seq+i+1 {
-			return missesCall(tx, c.place-int64(c.Seq-seq-i-1))
+			return tx.refuseCall(c.place-int64(c.Seq-seq-i-1), isMissing)
 		}
 	}
 	return nil
 }
 
-// CallsOf returns some calls of a run, which must exist. seqs ascends.
+// CallsOf returns some of the first calls of a run. seqs ascends. It returns RECORD_FORGED if one of them, or a call
+// between them, is missing or open.
 func CallsOf(tx *Tx, run *Run, seqs []int) (calls []*Call, err error) {
-	for len(seqs) > 0 { // each query reads adjacent calls
-		n := 1
-		for n < len(seqs) && n < callsAtOnce && seqs[n] == seqs[n-1]+1 {
-			n++
-		}
-		some, err := tx.calls(callsBetween, place(run.number, seqs[0]-1), place(run.number, seqs[n-1]))
-		if err == nil {
-			err = inOrder(tx, some, run.ID, seqs[0]-1)
-		}
+	for len(seqs) > 0 {
+		n := inOneQuery(seqs)
+		some, err := endedCalls(tx, run, seqs[0]-1, seqs[n-1])
 		if err != nil {
 			return nil, err
 		}
-		if len(some) < n {
-			return nil, missesCall(tx, place(run.number, seqs[len(some)]))
+		for _, seq := range seqs[:n] {
+			calls = append(calls, some[seq-seqs[0]])
 		}
-		calls, seqs = append(calls, some...), seqs[n:]
+		seqs = seqs[n:]
 	}
 	return calls, nil
 }
 
-// callsAtOnce is the number of calls that one query reads.
-const callsAtOnce = 500
+// inOneQuery returns the number of first calls of a list that one query reads. They are near each other.
+func inOneQuery(seqs []int) int {
+	n := 1
+	for n < len(seqs) && seqs[n]-seqs[0] < callsAtOnce && seqs[n]-seqs[n-1] <= nearCalls {
+		n++
+	}
+	return n
+}
 
-// EachCall passes all calls of a run up to the last one to do, in order.
+const (
+	// callsAtOnce is the number of calls that one query reads.
+	callsAtOnce = 500
+	// nearCalls is a distance of calls. It takes less time to read the calls between two of them than to query twice.
+	nearCalls = 8
+)
+
+// EachCall passes the first calls of a run up to the last one to do, in order. It returns RECORD_FORGED if one of them
+// is missing or open.
 func EachCall(tx *Tx, run *Run, last int, do func(c *Call) error) error {
-	const part = callsAtOnce
-	for after := 0; after < last; after += part {
-		calls, err := tx.calls(callsBetween, place(run.number, after), place(run.number, min(after+part, last)))
+	for after := 0; after < last; after += callsAtOnce {
+		calls, err := endedCalls(tx, run, after, min(after+callsAtOnce, last))
 		if err != nil {
 			return err
-		}
-		if err := inOrder(tx, calls, run.ID, after); err != nil {
-			return err
-		}
-		if n := min(part, last-after); len(calls) < n {
-			return missesCall(tx, place(run.number, after+len(calls)+1))
 		}
 		for _, c := range calls {
 			if err := do(c); err != nil {
@@ -199,20 +201,35 @@ func EachCall(tx *Tx, run *Run, last int, do func(c *Call) error) error {
 	return nil
 }
 
-const callsBetween = `SELECT place, body FROM calls WHERE place > $1 AND place <= $2 ORDER BY place`
-
-// refuseCall returns the error for a call that is stored among the calls of another run.
-func (tx *Tx) refuseCall(c *Call) error {
-	if tx.codes == nil {
-		return fmt.Errorf("call %d of run %s is stored among the calls of another run", c.Seq, c.Run)
+// endedCalls returns the calls of a run after seq up to the last one. All of them must exist and must have ended: the
+// database may have restored a row from the time when its call was open.
+func endedCalls(tx *Tx, run *Run, seq, last int) ([]*Call, error) {
+	calls, err := tx.calls(callsBetween, place(run.number, seq), place(run.number, last))
+	if err == nil {
+		err = inOrder(tx, calls, run.ID, seq)
 	}
-	return tx.codes.refuse("calls", []any{c.place})
+	if err != nil {
+		return nil, err
+	}
+	if len(calls) < last-seq {
+		return nil, tx.refuseCall(place(run.number, seq+len(calls)+1), isMissing)
+	}
+	for _, c := range calls {
+		if !c.State.Ended() {
+			return nil, tx.refuseCall(c.place, "is open again")
+		}
+	}
+	return calls, nil
 }
 
-// missesCall returns the error for the place of a call whose row is missing.
-func missesCall(tx *Tx, place int64) error {
+const callsBetween = `SELECT place, body FROM calls WHERE place > $1 AND place <= $2 ORDER BY place`
+
+const isMissing, isForeign = "is missing", "belongs to another run"
+
+// refuseCall returns the error for a missing row of a call, or for an earlier content of the row.
+func (tx *Tx) refuseCall(place int64, why string) error {
 	if tx.codes == nil {
-		return fmt.Errorf("the journal has no call at the place %d", place)
+		return fmt.Errorf("the call at the place %d %s", place, why)
 	}
 	return tx.codes.refuse("calls", []any{place})
 }

@@ -70,3 +70,6 @@ func MigrationsForTest() (names []string) {
 	}
 	return names
 }
+
+// InOneQuery returns the number of first calls of a list that one query reads.
+var InOneQuery = inOneQuery

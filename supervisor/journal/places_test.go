@@ -98,18 +98,21 @@ func seqsOf(t *testing.T, j *journal.Journal, run writ.RunID) (seqs []int) {
 	return seqs
 }
 
-// A missing row of a call is a forged record: a step reads the calls of a run without gaps.
+// A missing row of a call is a forged record: a step reads the calls of a run without gaps. So is a row of an ended call
+// from the time when it was open.
 func TestMissingCallIsForged(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		id := writ.RunID("a")
 		write(t, j, func(tx *journal.Tx) error {
 			for _, seq := range []int{1, 2, 4} {
-				if err := putFirst(tx, aCall(id, seq)); err != nil {
+				c := aCall(id, seq)
+				c.State = writ.CallSucceeded
+				if err := putFirst(tx, c); err != nil {
 					return err
 				}
 			}
-			return nil
+			return putFirst(tx, aCall(id, 5))
 		})
 		if err := j.Read(t.Context(), func(tx *journal.Tx) error {
 			run, err := tx.Run(id)
@@ -117,7 +120,7 @@ func TestMissingCallIsForged(t *testing.T) {
 				return err
 			}
 			none := func(*journal.Call) error { return nil }
-			if _, err := journal.CallsOf(tx, run, []int{1, 2, 4}); err != nil {
+			if _, err := journal.CallsOf(tx, run, []int{1, 2}); err != nil {
 				t.Error(err)
 			}
 			if err := journal.EachCall(tx, run, 2, none); err != nil {
@@ -125,14 +128,66 @@ func TestMissingCallIsForged(t *testing.T) {
 			}
 			_, after := tx.CallsAfter(id, 0)
 			_, some := journal.CallsOf(tx, run, []int{1, 3})
-			for i, err := range []error{after, some, journal.EachCall(tx, run, 3, none), journal.EachCall(tx, run, 4, none)} {
+			_, open := journal.CallsOf(tx, run, []int{5})
+			for i, err := range []error{after, some, open, journal.EachCall(tx, run, 3, none), journal.EachCall(tx, run, 4, none)} {
 				if err == nil {
-					t.Errorf("%d: the missing call is not noticed", i)
+					t.Errorf("%d: the missing or open call is not noticed", i)
 				}
 			}
 			return nil
 		}); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// A step reads the needs of its calls with few queries, even if they are every second of the first calls.
+func TestScatteredCallsNeedFewQueries(t *testing.T) {
+	const last = 1500
+	for distance, want := range map[int]int{1: 3, 2: 3, 8: 3, 100: last / 100, 700: 3} {
+		var seqs []int
+		for seq := 1; seq <= last; seq += distance {
+			seqs = append(seqs, seq)
+		}
+		queries := 0
+		for left := seqs; len(left) > 0; queries++ {
+			left = left[journal.InOneQuery(left):]
+		}
+		if queries != want {
+			t.Errorf("%d queries for calls at a distance of %d, want %d", queries, distance, want)
+		}
+	}
+}
+
+// CallsOf returns the requested calls and no calls between them.
+func TestCallsOfARunAreSelected(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		id := writ.RunID("a")
+		write(t, j, func(tx *journal.Tx) error {
+			for seq := 1; seq <= 40; seq++ {
+				c := aCall(id, seq)
+				c.State = writ.CallSucceeded
+				if err := putFirst(tx, c); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		want := []int{2, 3, 7, 20, 40}
+		var got []int
+		if err := j.Read(t.Context(), func(tx *journal.Tx) error {
+			run, err := tx.Run(id)
+			if err != nil {
+				return err
+			}
+			calls, err := journal.CallsOf(tx, run, want)
+			for _, c := range calls {
+				got = append(got, c.Seq)
+			}
+			return err
+		}); err != nil || !slices.Equal(got, want) {
+			t.Errorf("calls %v, %v; want %v", got, err, want)
 		}
 	})
 }

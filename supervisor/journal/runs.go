@@ -29,8 +29,9 @@ type Run struct {
 	Crashes   int           `json:"crashes,omitempty"` // consecutive crashes of the evaluator
 	// Bytes is the encoded size of the arguments and values of its calls, as of the last write.
 	Bytes int `json:"bytes,omitempty"`
-	// FirstEnded is a number of first calls that have all ended. A step does not read them. FirstEndedBytes is their part
-	// of Bytes. FirstPart is the last of them that made an image, a network or an unused volume on a node, 0 if none.
+	// FirstEnded is a number of first calls that have all ended. A step reads only the few of them that it needs.
+	// FirstEndedBytes is their part of Bytes. FirstPart is the last of them that made an image, a network or an unused
+	// volume on a node, 0 if none.
 	FirstEnded      int `json:"first_ended,omitempty"`
 	FirstEndedBytes int `json:"first_ended_bytes,omitempty"`
 	FirstPart       int `json:"first_part,omitempty"`

@@ -71,7 +71,8 @@ func fetchNeeds(l *callList, tx *journal.Tx, run *journal.Run) error {
 	return fetch(l, tx, run, needs...)
 }
 
-// fetchNamed adds the calls that a pass names: the needs of its new calls and the causes of its failure.
+// fetchNamed adds the calls that a pass names, the needs of its new calls and the cause of its failure, and the causes
+// of their failures.
 func fetchNamed(l *callList, tx *journal.Tx, run *journal.Run, p *pass) error {
 	var needs []int
 	for _, n := range p.Calls {
@@ -80,16 +81,33 @@ func fetchNamed(l *callList, tx *journal.Tx, run *journal.Run, p *pass) error {
 	if p.Failure != nil {
 		needs = append(needs, p.Failure.Seq)
 	}
-	if err := fetch(l, tx, run, needs...); err != nil || p.Failure == nil {
+	if err := fetch(l, tx, run, needs...); err != nil {
 		return err
 	}
-	return fetchCauses(l, tx, run, l.at(p.Failure.Seq))
+	seen := make(map[int]bool)
+	for _, seq := range needs {
+		if err := fetchCauses(l, tx, run, l.at(seq), seen); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// fetchCauses adds the failed calls that caused the failure of a call: see causes.
-func fetchCauses(l *callList, tx *journal.Tx, run *journal.Run, c *journal.Call) error {
-	for c != nil && c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
-		if err := fetch(l, tx, run, c.After...); err != nil {
+// causesAtOnce is the number of calls that fetchCauses reads before a call: a chain of causes may have thousands.
+const causesAtOnce = 100
+
+// fetchCauses adds the failed calls that caused the failure of a call: see causes. It ignores the calls in seen, and
+// adds the others to it.
+func fetchCauses(l *callList, tx *journal.Tx, run *journal.Run, c *journal.Call, seen map[int]bool) error {
+	for c != nil && !seen[c.Seq] && c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
+		seen[c.Seq] = true
+		needs := slices.DeleteFunc(slices.Clone(c.After), func(seq int) bool { return !lacks(l, seq) })
+		if len(needs) > 0 {
+			for seq := max(needs[0]-causesAtOnce, 1); seq < needs[0]; seq++ {
+				needs = append(needs, seq)
+			}
+		}
+		if err := fetch(l, tx, run, needs...); err != nil {
 			return err
 		}
 		c = failedNeed(l, c)

@@ -79,7 +79,7 @@ func newSurvey(ctx context.Context, j *journal.Journal, t *Step) error {
 		if c != nil && c.Seq <= t.calls.first {
 			t.calls.old[c.Seq] = c
 		}
-		return fetchCauses(&t.calls, tx, t.run, c)
+		return fetchCauses(&t.calls, tx, t.run, c, make(map[int]bool))
 	})
 	if err == nil {
 		t.survey = s
@@ -242,10 +242,10 @@ func newUnhandled(handled []int) unhandled {
 	return u
 }
 
-// add adds the next call of the run.
+// add adds the next call of the run. It ignores open calls, which a stopped run may have.
 func (u *unhandled) add(c *journal.Call) {
 	switch {
-	case u.found != nil || c.State == writ.CallSucceeded || u.read[c.Seq]:
+	case u.found != nil || !c.State.Ended() || c.State == writ.CallSucceeded || u.read[c.Seq]:
 	case c.Error.Code != writ.CodeDependencyFailed:
 		u.found = c
 	case u.follower == nil:

@@ -28,8 +28,15 @@ func validateResult(run *journal.Run, c *journal.Call, r writ.Result) writ.Resul
 		r.Error.Code = writ.CodeInternal // the node has another version, or it lies
 	}
 	r.Error = bound.Error(r.Error)
+	if c.Seq > scripts.MaxOpenCalls {
+		r.Error.Message, r.Error.Hint = clip.Text(r.Error.Message, laterMessage), clip.Text(r.Error.Hint, laterHint)
+	}
 	return r
 }
+
+// Limits of the error of a call after the first scripts.MaxOpenCalls, in bytes. The evaluator gets the errors of all
+// calls in one frame. A message has room for the last KiB of a program's output.
+const laterMessage, laterHint = 1280, 256
 
 // misfit returns an error if a success does not fit its operation or the limits of the run, else nil.
 func misfit(run *journal.Run, c *journal.Call, r writ.Result) *writ.Error {

@@ -44,7 +44,7 @@ func resume(t *Step, r mail.Resume) error {
 	}
 	reopened := 0
 	for _, c := range t.calls.all {
-		if c.State == writ.CallSucceeded || slices.Contains(run.Handled, c.Seq) {
+		if _, handled := slices.BinarySearch(run.Handled, c.Seq); handled || c.State == writ.CallSucceeded {
 			continue
 		}
 		if reopened++; reopened > scripts.MaxOpenCalls {
