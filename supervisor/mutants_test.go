@@ -120,7 +120,7 @@ var mutants = []struct {
 	},
 	{
 		name: "ResumeForgetsReadResults", directed: "TestResumeRepeatsOnlyFailedCalls",
-		edits:     []mutant.Edit{{In: "workflow.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "workflow.resume", Node: mutant.Call, Names: "isHandled", Becomes: mutant.Never}},
 		unnoticed: "the correct path of a simulated script is unknown",
 	},
 	{

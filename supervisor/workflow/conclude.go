@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"writ"
 	"writ/identity/envelope"
@@ -258,7 +257,7 @@ func (u *unhandled) first() *journal.Call { return cmp.Or(u.found, u.follower) }
 
 // handledCause returns the first cause of a failed call if the script has read its error, else nil.
 func handledCause(calls *callList, failed *journal.Call, handled []int) *journal.Call {
-	if cause := newCauses(calls).of(failed); slices.Contains(handled, cause.Seq) {
+	if cause := newCauses(calls).of(failed); isHandled(handled, cause.Seq) {
 		return cause
 	}
 	return nil

@@ -44,7 +44,7 @@ func resume(t *Step, r mail.Resume) error {
 	}
 	reopened := 0
 	for _, c := range t.calls.all {
-		if _, handled := slices.BinarySearch(run.Handled, c.Seq); handled || c.State == writ.CallSucceeded {
+		if c.State == writ.CallSucceeded || isHandled(run.Handled, c.Seq) {
 			continue
 		}
 		if reopened++; reopened > scripts.MaxOpenCalls {
@@ -66,6 +66,12 @@ func resume(t *Step, r mail.Resume) error {
 	run.Decided = Decided(run.Decided, r.Decision)
 	run.Why = writ.Reason{Code: writ.ReasonResumed, By: r.Decision.Signer, Text: r.Decision.Reason}
 	return t.moveRun(writ.RunRunning)
+}
+
+// isHandled reports whether the script has read the error of a call. handled are such calls, ascending.
+func isHandled(handled []int, seq int) bool {
+	_, found := slices.BinarySearch(handled, seq)
+	return found
 }
 
 // curable rejects a resume that would end the same way, because the script has read the error of the failed call.

@@ -120,7 +120,7 @@ func (t *writer) adopt(pass *pass) error {
 func (t *writer) handledCalls(read []int) []int {
 	all := slices.Clip(t.run.Handled)
 	for _, seq := range read {
-		if _, known := slices.BinarySearch(t.run.Handled, seq); known {
+		if isHandled(t.run.Handled, seq) {
 			continue
 		}
 		if c := t.calls.at(seq); c == nil || c.State != writ.CallSucceeded {
