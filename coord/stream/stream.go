@@ -67,7 +67,8 @@ func (s *Stream) serve(w http.ResponseWriter) error {
 }
 
 func (s *Stream) flow(w http.ResponseWriter) error {
-	defer s.server.tail.watch()()
+	group, release := s.server.tail.watch(s.filter.Run)
+	defer release()
 	control := http.NewResponseController(w)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -84,7 +85,7 @@ func (s *Stream) flow(w http.ResponseWriter) error {
 		return err
 	}
 	for {
-		grown, changed := s.server.tail.grown.Next(), s.server.Rights.Next()
+		grown, changed := group.grown.Next(), s.server.Rights.Next()
 		more, err := s.write(w, control)
 		if err != nil {
 			return err

@@ -447,3 +447,46 @@ func TestQuietStreamSendsKeepAlivesOnly(t *testing.T) {
 		reading.Wait()
 	})
 }
+
+// A stream of a run does not wake up for events of other runs, and still gets the next event of its run.
+func TestStreamOfRunSleepsThroughOthers(t *testing.T) {
+	p, counting := start(t, 10_000)
+	var checks atomic.Int64 // one for each time a stream wakes up
+	p.Still = func(context.Context) error { checks.Add(1); return nil }
+	seq := int64(0)
+	tell := func(run writ.RunID) {
+		t.Helper()
+		seq++
+		p.store(vienna, writ.Event{Journal: "j", Seq: seq, Time: time.Now().UTC(), Log: &writ.LogLine{Run: run, Ordinal: int(seq), Text: strings.Repeat("x", 1000)}})
+		_, newest, err := p.Ledger.EventRange(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for late := time.Now().Add(hang); ; time.Sleep(time.Millisecond) {
+			p.tail.mu.Lock()
+			to := p.tail.to
+			p.tail.mu.Unlock()
+			if to >= newest {
+				return
+			}
+			if time.Now().After(late) {
+				t.Fatalf("the tail ends with event %d, want %d", to, newest)
+			}
+		}
+	}
+	r, end := p.stream(ledger.EventFilter{Run: payloadRun(1)}, 0, func() {})
+	defer end()
+	tell(payloadRun(1))
+	r.await(t, 1)
+	before := checks.Load()
+	for range 50 { // more than the tail holds
+		tell(payloadRun(2))
+	}
+	if woken := checks.Load() - before; woken > 2 { // after its own event
+		t.Errorf("the stream woke up %d times for 50 events of another run", woken)
+	}
+	asked := counting.asked.Load()
+	tell(payloadRun(1))
+	r.await(t, 2)
+	t.Logf("the ledger was asked %d times for the next event of the run", counting.asked.Load()-asked)
+}

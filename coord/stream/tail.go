@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"writ"
 	"writ/internal/broadcast"
 	"writ/ledger"
 )
@@ -24,16 +25,25 @@ type tail struct {
 	log     *slog.Logger
 	stored  func() <-chan struct{} // returns a channel that is closed when the ledger stores further events
 	limit   int                    // in bytes, tailBytes
-	grown   broadcast.Signal       // signals that the tail has more events
 	watched chan struct{}          // receives a token when the first stream opens
 
 	mu       sync.RWMutex
 	watchers int
-	ready    bool // the fields below are valid
+	groups   map[writ.RunID]*group // of the open streams
+	ready    bool                  // the fields below are valid
 	// notes has every event with an id above `from` and at most `to`, oldest first.
 	from, to int64
 	notes    []note
 	size     int // size of notes, in bytes
+}
+
+// group is the open streams of one run, or those of no single run, with an empty id. Many streams of one run each wake
+// up only for their own events.
+type group struct {
+	grown   broadcast.Signal // signals that the tail has more events for the group
+	streams int
+	// The tail has read all events after `from` since the group exists. The last one about the run is `last`, or earlier.
+	from, last int64
 }
 
 // run reads new events until ctx ends. It does not read while no stream is open.
@@ -91,47 +101,70 @@ func (t *tail) read(ctx context.Context) error {
 // begin starts the tail after an event.
 func (t *tail) begin(newest int64) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.watchers > 0 {
 		t.ready, t.from, t.to = true, newest, newest
 	}
-	t.mu.Unlock()
-	t.grown.Wake()
+	for _, g := range t.groups {
+		g.from, g.last = newest, newest
+		g.grown.Wake()
+	}
 }
 
 // add appends the events after event `after`, unless all streams ended meanwhile, and drops the oldest events beyond
 // the limit.
 func (t *tail) add(after int64, notes []note) {
 	t.mu.Lock()
-	if t.ready && t.to == after {
-		for _, n := range notes {
-			t.notes = append(t.notes, n)
-			t.size += n.size()
-			t.to = n.event.ID
-		}
-		for t.size > t.limit {
-			t.from = t.notes[0].event.ID
-			t.size -= t.notes[0].size()
-			t.notes[0] = note{}
-			t.notes = t.notes[1:]
+	defer t.mu.Unlock()
+	if !t.ready || t.to != after {
+		return
+	}
+	for _, n := range notes {
+		t.notes = append(t.notes, n)
+		t.size += n.size()
+		t.to = n.event.ID
+		if g := t.groups[n.event.About]; g != nil {
+			g.last = t.to
 		}
 	}
-	t.mu.Unlock()
-	t.grown.Wake()
+	for t.size > t.limit {
+		t.from = t.notes[0].event.ID
+		t.size -= t.notes[0].size()
+		t.notes[0] = note{}
+		t.notes = t.notes[1:]
+	}
+	for run, g := range t.groups {
+		if run == "" || g.last > after {
+			g.grown.Wake()
+		}
+	}
 }
 
-// watch registers a stream. The tail is kept until all streams have called release.
-func (t *tail) watch() (release func()) {
+// watch registers a stream of a run, or of no single run if `run` is empty. The tail is kept until all streams have
+// called release.
+func (t *tail) watch(run writ.RunID) (g *group, release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if g = t.groups[run]; g == nil {
+		g = &group{from: t.to, last: t.to}
+		if t.groups == nil {
+			t.groups = make(map[writ.RunID]*group)
+		}
+		t.groups[run] = g
+	}
+	g.streams++
 	if t.watchers++; t.watchers == 1 {
 		select {
 		case t.watched <- struct{}{}:
 		default:
 		}
 	}
-	return func() {
+	return g, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
+		if g.streams--; g.streams == 0 {
+			delete(t.groups, run)
+		}
 		if t.watchers--; t.watchers == 0 {
 			t.ready, t.notes, t.size = false, nil, 0
 		}
@@ -146,6 +179,9 @@ func (t *tail) after(id int64, filter ledger.EventFilter, max int) (notes []note
 	defer t.mu.RUnlock()
 	if !t.ready {
 		return nil, 0, false
+	}
+	if g := t.groups[filter.Run]; filter.Run != "" && g != nil && id >= g.from && id >= g.last {
+		return nil, t.to, true
 	}
 	if id < t.from {
 		return nil, t.to, false
