@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -512,6 +513,13 @@ func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		var p link.Values
 		if err := link.Decode(params, &p); err != nil {
 			return nil, err
+		}
+		if p.Max > 0 { // large values
+			calls := make([]link.CallValues, p.Max)
+			for i := range calls {
+				calls[i] = link.CallValues{Call: writ.Call{Run: p.Run, Seq: p.After + i + 1, State: writ.CallSucceeded}, Values: map[string]any{"text": strings.Repeat("x", 8_000)}}
+			}
+			return link.RunValues{Run: writ.Run{ID: p.Run, State: writ.RunRunning}, Calls: calls}, nil
 		}
 		return link.RunValues{Run: writ.Run{ID: p.Run, State: writ.RunRunning, Output: map[string]any{"n": int64(9007199254740993)}},
 			Calls: []link.CallValues{{Call: writ.Call{Run: p.Run, Seq: p.After + 1, State: writ.CallSucceeded}, Values: map[string]any{"pong": true}}}}, nil

@@ -184,7 +184,7 @@ func (h workHandlers) GetValues(
 	if err := checkAfter(after); err != nil {
 		return nil, err
 	}
-	values, err := h.c.live.Values(ctx, r.Run, after)
+	values, err := h.c.live.Values(ctx, r.Run, after, api.Value(r.Params.Limit))
 	return apiserver.GetValues200JSONResponse(values), err
 }
 

@@ -293,6 +293,10 @@ func TestValuesAndLogsComeFromTheDatacenter(t *testing.T) {
 	if err != nil || values.Run.Output["n"] != int64(9007199254740993) || values.Calls[0].Values["pong"] != true || values.Calls[0].Seq != 7 {
 		t.Errorf("values: %+v, %v", values, err)
 	}
+	values, err = api.Answer[api.RunValues](p.client.GetValues(t.Context(), sub.Run, &api.GetValuesParams{Limit: api.Given(400)}))
+	if err != nil || !values.More || len(values.Calls) != 100 {
+		t.Errorf("of calls with large values, %d were returned, and more are left: %v; %v", len(values.Calls), values.More, err)
+	}
 	queues, err := api.Answer[api.QueueList](p.client.ListQueues(t.Context(), &api.ListQueuesParams{}))
 	if err != nil || len(queues.Items) != 2 {
 		t.Fatalf("queues: %+v, %v", queues, err)

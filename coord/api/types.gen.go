@@ -963,7 +963,10 @@ type RunState string
 // RunValues defines model for RunValues.
 type RunValues struct {
 	Calls []CallValues `json:"calls"`
-	Run   Run          `json:"run"`
+
+	// More the run may have further calls, above the limit of the request
+	More bool `json:"more,omitempty,omitzero"`
+	Run  Run  `json:"run"`
 }
 
 // Secret defines model for Secret.
@@ -1342,6 +1345,10 @@ type GetStandingParams struct {
 type GetValuesParams struct {
 	// After Only calls after the one with this number
 	After *int `form:"after,omitempty" json:"after,omitempty"`
+
+	// Limit The maximum number of calls. The answer has fewer calls if they are large. Without it the answer has all calls, or is the
+	// error TOO_LARGE.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // ListSecretsParams defines parameters for ListSecrets.

@@ -192,11 +192,14 @@ func (w *fixture) Output(_ context.Context, run ledger.Run) (out map[string]any,
 	return out, err
 }
 
-func (w *fixture) Values(_ context.Context, run writ.RunID, after int) (api.RunValues, error) {
+func (w *fixture) Values(_ context.Context, run writ.RunID, after, max int) (api.RunValues, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v := w.values
 	v.Calls = slices.DeleteFunc(slices.Clone(v.Calls), func(c api.CallValues) bool { return c.Seq <= after })
+	if v.More = max > 0 && len(v.Calls) >= max; v.More {
+		v.Calls = v.Calls[:max]
+	}
 	w.asked = append(w.asked, run)
 	return v, nil
 }

@@ -11,14 +11,23 @@ import (
 	"writ/supervisor/link"
 )
 
-// Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
-// above `after`. The coordinator does not store these values.
-func (v *View) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
-	values, err := OfRun[link.RunValues](ctx, v, id, link.VerbValues, link.Values{Run: id, After: after})
-	if err != nil {
-		return api.RunValues{}, err
+// Values asks the datacenter of a run for its output, and for the arguments and results of its next max calls after
+// number `after`, or of all of them if max is 0. If they are too large for one answer, it returns fewer calls. The
+// coordinator does not store these values.
+func (v *View) Values(ctx context.Context, id writ.RunID, after, max int) (api.RunValues, error) {
+	for {
+		values, err := OfRun[link.RunValues](ctx, v, id, link.VerbValues, link.Values{Run: id, After: after, Max: max})
+		switch {
+		case writ.CodeOf(err) == writ.CodeTooLarge && max > 1:
+			max /= 2
+			continue
+		case err != nil:
+			return api.RunValues{}, err
+		}
+		shown := valuesView(values)
+		shown.More = max > 0 && len(shown.Calls) >= max
+		return shown, nil
 	}
-	return valuesView(values), nil
 }
 
 // LogLines asks the datacenter of a run for at most max log lines after line `after`. A run that was not accepted has

@@ -138,6 +138,21 @@ func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 	return calls, nil
 }
 
+// NextCalls returns at most max calls of a run after seq, or all if max is 0, like CallsAfter.
+func NextCalls(tx *Tx, run *Run, seq, max int) ([]*Call, error) {
+	if last := int(slotsOf(run.number)*slotCalls) - 1; max <= 0 || max > last || seq > last-max {
+		return tx.CallsAfter(run.ID, seq)
+	}
+	calls, err := tx.calls(callsBetween, place(run.number, seq), place(run.number, seq+max))
+	if err == nil {
+		err = inOrder(tx, calls, run.ID, seq)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return calls, nil
+}
+
 // inOrder returns an error unless calls are the calls of a run after seq, without gaps.
 func inOrder(tx *Tx, calls []*Call, run writ.RunID, seq int) error {
 	for i, c := range calls {

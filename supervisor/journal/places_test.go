@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -188,6 +189,41 @@ func TestCallsOfARunAreSelected(t *testing.T) {
 			return err
 		}); err != nil || !slices.Equal(got, want) {
 			t.Errorf("calls %v, %v; want %v", got, err, want)
+		}
+	})
+}
+
+func TestNextCallsArePartOfTheCalls(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		write(t, j, func(tx *journal.Tx) error {
+			for _, id := range []writ.RunID{"a", "b"} {
+				for seq := range 10 {
+					if err := putFirst(tx, aCall(id, seq+1)); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		for _, c := range []struct{ after, max, first, n int }{
+			{0, 0, 1, 10}, {0, 3, 1, 3}, {3, 3, 4, 3}, {8, 3, 9, 2}, {10, 3, 0, 0}, {9, math.MaxInt, 10, 1}, {journal.MaxCalls, 3, 0, 0},
+			{math.MaxInt - 5_000, 3, 0, 0},
+		} {
+			err := j.Read(t.Context(), func(tx *journal.Tx) error {
+				run, err := tx.Run("a")
+				if err != nil {
+					return err
+				}
+				calls, err := journal.NextCalls(tx, run, c.after, c.max)
+				if len(calls) != c.n || c.n > 0 && (calls[0].Seq != c.first || calls[0].Run != "a") {
+					t.Errorf("%+v: %d calls", c, len(calls))
+				}
+				return err
+			})
+			if err != nil {
+				t.Errorf("%+v: %v", c, err)
+			}
 		}
 	})
 }

@@ -127,11 +127,12 @@ type (
 		After int        `json:"after"`
 		Max   int        `json:"max"`
 	}
-	// Values asks for a run with its output, and for the results of its calls after sequence number After. The answer
-	// is RunValues.
+	// Values asks for a run with its output, and for the results of its next Max calls after sequence number After, or
+	// of all of them if Max is 0. The answer is RunValues.
 	Values struct {
 		Run   writ.RunID `json:"run"`
 		After int        `json:"after,omitempty"`
+		Max   int        `json:"max,omitempty"`
 	}
 	// RunValues is the current state of a run.
 	RunValues struct {

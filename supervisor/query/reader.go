@@ -65,7 +65,7 @@ func (r *Reader) Logs(ctx context.Context, p link.Logs) ([]writ.LogLine, error) 
 	})
 }
 
-// Values returns a run with its output, and the results of its calls.
+// Values returns a run with its output, and the results of some of its calls.
 func (r *Reader) Values(ctx context.Context, p link.Values) (link.RunValues, error) {
 	var v link.RunValues
 	err := r.Journal.Read(ctx, func(tx *journal.Tx) error {
@@ -77,7 +77,7 @@ func (r *Reader) Values(ctx context.Context, p link.Values) (link.RunValues, err
 			return unknownRun(p.Run)
 		}
 		v.Run = run.Run
-		calls, err := tx.CallsAfter(p.Run, p.After)
+		calls, err := journal.NextCalls(tx, run, p.After, p.Max)
 		for _, c := range calls {
 			v.Calls = append(v.Calls, link.CallValues{Call: c.Call, Args: c.Args, Values: c.Values})
 		}

@@ -30,17 +30,17 @@ func (d *RunPages) values(ctx context.Context, r *http.Request, _ bool) (*page.P
 	if err != nil {
 		return nil, err
 	}
-	answer, err := d.LiveView.Values(ctx, run.ID, after)
+	answer, err := d.LiveView.Values(ctx, run.ID, after, maxValues)
 	if err != nil {
 		return nil, err
 	}
 	data := valuesPage{Run: run, Output: valuesOf(answer.Run.Output), First: page.FirstOf(r.URL, afterCall)}
-	for i, c := range answer.Calls {
-		if i == maxValues {
-			data.Next = page.Address(r.URL, afterCall, strconv.Itoa(answer.Calls[i-1].Seq))
-			break
-		}
+	for _, c := range answer.Calls {
 		data.Calls = append(data.Calls, callValues{c.Call, valuesOf(c.Args), valuesOf(c.Values)})
+		after = c.Seq
+	}
+	if answer.More {
+		data.Next = page.Address(r.URL, afterCall, strconv.Itoa(after))
 	}
 	return &page.Page{Title: "Values of " + run.Script, Nav: "runs", Body: data}, nil
 }

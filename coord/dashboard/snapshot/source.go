@@ -66,7 +66,7 @@ type LiveView interface {
 	Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error)
 	// Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
 	// above `after`.
-	Values(ctx context.Context, run writ.RunID, after int) (api.RunValues, error)
+	Values(ctx context.Context, run writ.RunID, after, max int) (api.RunValues, error)
 	// LogLines asks the datacenter of a run for at most max log lines after line `after`.
 	LogLines(ctx context.Context, run writ.RunID, after, max int) ([]writ.LogLine, error)
 	// NodeLog asks a node, through its datacenter, for lines of its log.

@@ -136,8 +136,20 @@ func (c Runs) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) {
 
 // Values returns a run with its output, and the arguments and results of the calls after a call number. The datacenter
 // stores them, so they are unavailable while it is disconnected.
-func (c Runs) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
-	return api.Answer[api.RunValues](c.client.API.GetValues(ctx, id, &api.GetValuesParams{After: api.Given(after)}))
+func (c Runs) Values(ctx context.Context, id writ.RunID, after int) (v api.RunValues, err error) {
+	var calls []api.CallValues
+	for {
+		params := &api.GetValuesParams{After: api.Given(after), Limit: api.Given(PageSize)}
+		if v, err = api.Answer[api.RunValues](c.client.API.GetValues(ctx, id, params)); err != nil {
+			return api.RunValues{}, err
+		}
+		calls = append(calls, v.Calls...)
+		if !v.More || len(v.Calls) == 0 {
+			v.Calls, v.More = calls, false
+			return v, nil
+		}
+		after = calls[len(calls)-1].Seq
+	}
 }
 
 // List returns all nodes that params select.
