@@ -21,9 +21,9 @@ const (
 	writeWithin   = 10 * time.Second
 	eventsAtOnce  = 200
 	retryAfterCut = "retry: 1000\n\n" // milliseconds, for browsers
-	// After new events, a stream pauses for breath times the number of open streams: 125 ms with 500 streams. All streams
-	// together therefore wake up at most 4,000 times a second. Each wake-up takes about 20 µs, with the system call for
-	// its events.
+	// After new events, a stream pauses for breath times the number of streams of its group: 125 ms with 500 streams. The
+	// streams of a group together therefore wake up at most 4,000 times a second. Each wake-up takes about 20 µs, with
+	// the system call for its events.
 	breath = 250 * time.Microsecond
 )
 
@@ -93,7 +93,7 @@ func (s *Stream) flow(w http.ResponseWriter) error {
 		if more {
 			continue
 		}
-		s.pause(time.Duration(s.server.Streams.Taken()) * breath) // also if the filter selected no event
+		s.pause(time.Duration(group.streams.Load()) * breath) // also if the filter selected no event
 		select {
 		case <-grown:
 		case <-changed: // the new roster may revoke the reader's rights

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"writ"
@@ -41,7 +42,7 @@ type tail struct {
 // up only for their own events.
 type group struct {
 	grown   broadcast.Signal // signals that the tail has more events for the group
-	streams int
+	streams atomic.Int64
 	// The tail has read all events after `from` since the group exists. The last one about the run is `last`, or earlier.
 	from, last int64
 }
@@ -152,7 +153,7 @@ func (t *tail) watch(run writ.RunID) (g *group, release func()) {
 		}
 		t.groups[run] = g
 	}
-	g.streams++
+	g.streams.Add(1)
 	if t.watchers++; t.watchers == 1 {
 		select {
 		case t.watched <- struct{}{}:
@@ -162,7 +163,7 @@ func (t *tail) watch(run writ.RunID) (g *group, release func()) {
 	return g, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if g.streams--; g.streams == 0 {
+		if g.streams.Add(-1) == 0 {
 			delete(t.groups, run)
 		}
 		if t.watchers--; t.watchers == 0 {
