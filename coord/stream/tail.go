@@ -38,8 +38,8 @@ type tail struct {
 	size     int // size of notes, in bytes
 }
 
-// group is the open streams of one run, or those of no single run, with an empty id. Many streams of one run each wake
-// up only for their own events.
+// group describes the open streams of one run. The other streams have the group with an empty id. A stream of a run
+// wakes up only for events of its run.
 type group struct {
 	grown   broadcast.Signal // signals that the tail has more events for the group
 	streams atomic.Int64
