@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/sqldb"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 )
 
@@ -147,6 +150,44 @@ func TestSearchesReadOneIndexInOrder(t *testing.T) {
 						t.Errorf("%s: a page is read by %q", name, plan)
 					}
 				}
+			}
+		}
+	}
+}
+
+// PostgreSQL must not sort the runs of several states or projects. It does so if the parts of a query have no limits.
+func TestPostgreSQLMergesParts(t *testing.T) {
+	s, err := Open(t.Context(), testenv.Postgres(t).Store())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, text := range []string{
+		`INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body)
+			SELECT 'r' || n, 'dc', 'p' || n % 2, '', 'alice', CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'succeeded' END, n, n, n, '{}' FROM generate_series(1, 20000) AS n`,
+		`ANALYZE runs`,
+	} {
+		if err := s.db.Write(t.Context(), func(tx *sqldb.Tx) error { _, err := tx.Exec(text); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := []ledger.State{ledger.State(writ.RunFailed), ledger.State(writ.RunSucceeded)}
+	for _, filter := range []ledger.RunFilter{{States: ended}, {States: ended, Projects: []writ.ProjectID{"p0", "p1"}}} {
+		d, err := s.divide(t.Context(), filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err1 := s.listRuns(d, ledger.Page{}, nil)
+		last, err2 := s.lastExamined(d, ledger.Page{}, 500)
+		count, err3 := s.newest("project, state, COUNT(*)", "project, state", d, 500)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		for name, q := range map[string]*query{"list": list, "end of a page": last, "count": count} {
+			steps, err := column[string](s.db.Query(t.Context(), "EXPLAIN (COSTS off) "+q.String(), q.args...))
+			plan := strings.Join(steps, "\n")
+			if err != nil || !strings.Contains(plan, "Merge Append") || strings.Contains(plan, "Seq Scan") {
+				t.Errorf("%s of %+v: %v\n%s", name, filter, err, plan)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"writ"
@@ -30,7 +31,7 @@ type place struct {
 // listRuns builds the query for a page of runs and one more row. If end is set, the page ends there.
 func (s *runTable) listRuns(d division, p ledger.Page, end *place) (*query, error) {
 	q := selectFrom("")
-	err := s.addParts(q, runColumns, d, p.Cursor, func() {
+	err := s.addParts(q, runColumns, d, p.Cursor, limit(p)+1, func() {
 		if end != nil {
 			q.and("(created, id) "+comparison(!d.listed.Oldest)+"= (?, ?)", end.created, end.id)
 		}
@@ -40,11 +41,13 @@ func (s *runTable) listRuns(d division, p ledger.Page, end *place) (*query, erro
 	return q, err
 }
 
-// addParts adds a query for columns of the listed runs after a cursor, in the order of the list. The columns must have
-// created and id. more adds conditions. No index has the runs of several states or projects in the order of their
+// addParts adds a query for columns of the listed runs after a cursor, in the order of the list. The caller adds a LIMIT
+// of at most `most`. The columns must have created and id. more adds conditions. No index has the runs of several states or projects in the order of their
 // creation. The query therefore has one part for each state and project. The database merges the parts and reads no more
 // rows than the reader of the result.
-func (s *runTable) addParts(q *query, columns string, d division, cursor string, more func()) error {
+func (s *runTable) addParts(
+	q *query, columns string, d division, cursor string, most int, more func(),
+) error {
 	var created int64
 	var id string
 	if cursor != "" {
@@ -52,9 +55,14 @@ func (s *runTable) addParts(q *query, columns string, d division, cursor string,
 			return err
 		}
 	}
-	for i, part := range partsOf(d.listed) {
+	parts := partsOf(d.listed)
+	sorts := len(parts) > 1 && s.db.SortsParts()
+	for i, part := range parts {
 		if i > 0 {
 			q.add("\nUNION ALL\n")
+		}
+		if sorts {
+			q.add("SELECT * FROM (")
 		}
 		q.add(columns)
 		if index := indexOf(part); index != "" {
@@ -66,6 +74,10 @@ func (s *runTable) addParts(q *query, columns string, d division, cursor string,
 			q.and("(created, id) "+comparison(d.listed.Oldest)+" (?, ?)", created, id)
 		}
 		more()
+		if sorts {
+			q.add(sequenceOf(d.listed.Oldest)+"\nLIMIT ?) AS part", most)
+			q.add(strconv.Itoa(i))
+		}
 	}
 	q.add(sequenceOf(d.listed.Oldest))
 	return nil

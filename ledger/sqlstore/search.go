@@ -79,7 +79,7 @@ const maxExamined = ledger.MaxExamined
 type division struct {
 	listed ledger.RunFilter // conditions of one index, which has the runs in the order of the list
 	rest   ledger.RunFilter // conditions that the index does not have
-	failed bool             // a further condition: the run has a failure; the columns of the failure are read in any case
+	failed bool             // a further condition: the run has a failure. The query is grouped by failures, not by projects
 }
 
 // isSearch reports whether a filter has conditions that the index of the list does not have. A list of such runs could
@@ -201,7 +201,7 @@ func (s *runTable) newest(columns, groups string, d division, most int) (*query,
 	d.moveLogs()
 	d.listed.Oldest = false
 	q := selectFrom("SELECT " + columns + " FROM (")
-	err := s.addParts(q, "SELECT "+d.examined("id, created, "+groups)+" FROM runs", d, "", func() {})
+	err := s.addParts(q, "SELECT "+d.examined("id, created, "+groups)+" FROM runs", d, "", most, func() {})
 	d.endNewest(q, groups, most)
 	return q, err
 }
@@ -222,7 +222,7 @@ func (d division) examined(columns string) string {
 		is      bool
 		columns string
 	}{
-		{rest.Datacenter != "", "datacenter"}, {rest.Signer != "", "signer"}, {rest.Script != "", "script"},
+		{len(rest.Projects) > 0 && d.failed, "project"}, {rest.Datacenter != "", "datacenter"}, {rest.Signer != "", "signer"}, {rest.Script != "", "script"},
 		{rest.Deployment != "", "deployment"}, {rest.Text != "", "words, parameters"},
 		{(rest.Failure != "" || rest.Operation != "") && !d.failed, "failure, failed_operation"}, {rest.WithoutLogs, "logs_only"},
 	} {
@@ -252,7 +252,7 @@ func (s *runTable) countNewest(
 // reads all runs that follow. It reads only entries of an index.
 func (s *runTable) lastExamined(d division, p ledger.Page, most int) (*query, error) {
 	q := selectFrom("")
-	err := s.addParts(q, "SELECT created, id FROM runs", d, p.Cursor, func() {})
+	err := s.addParts(q, "SELECT created, id FROM runs", d, p.Cursor, most, func() {})
 	q.add("\nLIMIT 1 OFFSET ?", most-1)
 	return q, err
 }
