@@ -46,7 +46,11 @@ func (s *runTable) groupFailures(ctx context.Context, filter ledger.RunFilter, m
 		return s.newest(columns, groups, d, most)
 	}
 	d.moveLogs()
-	q := selectFrom("SELECT " + columns + " FROM (SELECT " + d.examined("created, "+groups) + " FROM runs" + s.db.Using("runs_by_failure"))
+	read := "created, " + groups
+	if filter.Text != "" { // a text also selects by calls
+		read += ", id"
+	}
+	q := selectFrom("SELECT " + columns + " FROM (SELECT " + d.examined(read) + " FROM runs" + s.db.Using("runs_by_failure"))
 	selectRuns(q, d.listed)
 	q.and("failure <> ''")
 	q.add("\nORDER BY created DESC")
