@@ -13,7 +13,7 @@ type Records interface {
 	Run(ctx context.Context, id writ.RunID) (Run, error)
 	// Runs lists runs, newest first unless the filter sets Oldest.
 	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
-	// CountRuns counts the selected runs by project and state.
+	// CountRuns counts the selected runs by project and state. MaxExamined limits the counts of some filters.
 	CountRuns(ctx context.Context, filter RunFilter) (RunCounts, error)
 	// Failures groups the selected runs by code and operation, among the newest MaxExamined failed runs. It returns at most
 	// max groups, largest first.

@@ -85,9 +85,11 @@ type RunFilter struct {
 // continuously, so silence does not detect the loop.
 const LoopCalls = 50
 
-// MaxExamined limits the runs that the ledger reads for one page, or for the numbers, of a filter without an index: with
-// a text, a failure, an operation, or a signer of a script or deployment. Such a page may be empty although its cursor
-// leads to more runs. It also limits the failed runs that are grouped by Failures.
+// MaxExamined limits the runs that the ledger reads for one page of a filter without an index: with a text, a failure or
+// an operation, or with two of project, datacenter, signer, script and deployment. Such a page may be empty although its
+// cursor leads to more runs. It also limits the failed runs that are grouped by Failures. With a text, a failure or an
+// operation, it limits the runs that are counted. With a script, a deployment, a prefix or a time, it limits the ended
+// runs that are counted.
 const MaxExamined = 5000
 
 // MaxText limits the length of RunFilter.Text, in characters.

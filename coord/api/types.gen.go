@@ -1283,7 +1283,7 @@ type ListRunsParams struct {
 	// Deployment Only runs of this deployment
 	Deployment *string `form:"deployment,omitempty" json:"deployment,omitempty"`
 
-	// Text Only runs with this text in the name of the script, deployment, project or signer, in a parameter, or in the error that ended them, or with a call for a resource whose name starts with it. The search ignores case. It reads at most 5,000 runs for a page, so a page can be empty although next_cursor leads to more runs.
+	// Text Only runs with this text in the name of the script, deployment, project or signer, in a parameter, or in the error that ended them, or with a call for a resource whose name starts with it. The search ignores case.
 	Text *string `form:"text,omitempty" json:"text,omitempty"`
 
 	// Logs Also runs that only read logs of containers and consoles of machines. Without it, the list omits them, unless `prefix` or `script` is set.

@@ -145,6 +145,19 @@ func (db *DB) Close() error {
 	return errors.Join(db.committer.close(), db.sql.Close())
 }
 
+// Using returns the clause after the name of a table that makes SQLite use an index. Without statistics, SQLite often
+// prefers another index. PostgreSQL has statistics and no such clause.
+func (db *DB) Using(index string) string {
+	if db.server != nil {
+		return ""
+	}
+	return " INDEXED BY " + index
+}
+
+// SortsParts reports whether each part of a UNION ALL needs its own ORDER BY and LIMIT, so that the database merges the
+// parts instead of sorting all their rows. SQLite merges parts without them, and would sort parts with them.
+func (db *DB) SortsParts() bool { return db.server != nil }
+
 // Query runs a read-only query. The caller closes the rows.
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if s := db.prepared.get(ctx, query); s != nil {

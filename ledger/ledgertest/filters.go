@@ -38,6 +38,9 @@ func testFilterPairs(t *testing.T, l ledger.Ledger) {
 			if random.IntN(4) == 0 { // a datacenter may report an end that contradicts the state
 				run.Ended = map[bool]time.Time{true: {}, false: at(n)}[run.State.Ended()]
 			}
+			if state == ledger.State(writ.RunFailed) {
+				run.Failure = &writ.Failure{Error: *writ.Errorf(writ.Code(pick(string(writ.CodeNodeLost), string(writ.CodeNoCapacity))), "no")}
+			}
 			last[in.Datacenter]++
 			store(t, l, in.Datacenter, events(last[in.Datacenter], runEvent(run)))
 		}
@@ -71,7 +74,7 @@ func testFilterPairs(t *testing.T, l ledger.Ledger) {
 			}
 		}
 		var want []string
-		counts := map[ledger.State]int{}
+		counts, failures := map[ledger.State]int{}, map[writ.Code]int{}
 		for _, run := range all {
 			is := func(is, want string) bool { return want == "" || is == want }
 			if (len(filter.States) == 0 || slices.Contains(filter.States, run.State)) &&
@@ -80,6 +83,9 @@ func testFilterPairs(t *testing.T, l ledger.Ledger) {
 				is(run.Script, filter.Script) && is(run.Deployment, filter.Deployment) {
 				want = append(want, string(run.ID))
 				counts[run.State]++
+				if run.Failure != nil {
+					failures[run.Failure.Code]++
+				}
 			}
 		}
 		if filter.Oldest {
@@ -97,6 +103,14 @@ func testFilterPairs(t *testing.T, l ledger.Ledger) {
 		}
 		if diff := gocmp.Diff(counts, counted.Total()); diff != "" {
 			r.Errorf("counts: %s", diff)
+		}
+		groups, err := l.Failures(t.Context(), filter, len(all))
+		grouped := map[writ.Code]int{}
+		for _, g := range groups {
+			grouped[g.Code] += g.Runs
+		}
+		if diff := gocmp.Diff(failures, grouped); err != nil || diff != "" {
+			r.Errorf("failures: %v\n%s", err, diff)
 		}
 	})
 }

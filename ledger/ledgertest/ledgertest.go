@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"open runs without events are found", testSilent},
 		{"open runs that repeat a call are found", testRepeating},
 		{"counts are correct", testCounts},
+		{"an ended run is counted once", testEndedCounts},
 		{"failures are grouped by code and operation", testFailures},
 		{"deployments own resources", testDeployments},
 		{"nodes are found by id and name", testNodes},

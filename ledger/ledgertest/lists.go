@@ -439,6 +439,8 @@ func testFailures(t *testing.T, l ledger.Ledger) {
 	}{
 		{ledger.RunFilter{}, 10, []ledger.Failures{machines, volumes, refused, script}},
 		{ledger.RunFilter{}, 2, []ledger.Failures{machines, volumes}},
+		{ledger.RunFilter{Text: string(script.Code)}, 10, []ledger.Failures{script}},
+		{ledger.RunFilter{Text: string(script.Code), Projects: []writ.ProjectID{shop}}, 10, []ledger.Failures{script}},
 		{ledger.RunFilter{Projects: []writ.ProjectID{shop}}, 1, []ledger.Failures{ofShop}},
 		{ledger.RunFilter{Since: at(3)}, 10, []ledger.Failures{
 			{Code: writ.CodeNoCapacity, Operation: "machine.create", Runs: 1, Newest: at(5)}, refused, script,

@@ -95,10 +95,8 @@ func (c *changes) mayWait() (ids []writ.RunID) {
 }
 
 func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string) error {
-	for _, run := range c.runs.values {
-		if err := storeReported(ctx, tx, datacenter, journal, run, c.known, fromEvent); err != nil {
-			return err
-		}
+	if err := c.storeRuns(ctx, tx, datacenter, journal); err != nil {
+		return err
 	}
 	if err := deliverSubmissions(ctx, tx, datacenter, c.mayWait()); err != nil {
 		return err
@@ -127,6 +125,29 @@ func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datac
 		}
 	}
 	return nil
+}
+
+// storeRuns stores the runs and updates the numbers of ended runs.
+func (c *changes) storeRuns(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string) error {
+	var before, after []writ.RunID // ended runs
+	for _, run := range c.runs.values {
+		id := run.value.ID
+		if c.known[id].ended > 0 {
+			before = append(before, id)
+		}
+		if c.known[id].ended > 0 || run.value.State.Ended() {
+			after = append(after, id)
+		}
+	}
+	if err := addEnded(ctx, tx, "-COUNT(*)", before); err != nil {
+		return err
+	}
+	for _, run := range c.runs.values {
+		if err := storeReported(ctx, tx, datacenter, journal, run, c.known, fromEvent); err != nil {
+			return err
+		}
+	}
+	return addEnded(ctx, tx, "COUNT(*)", after)
 }
 
 // withoutValues returns the event as the ledger stores it: under the datacenter that sent it and without the values of

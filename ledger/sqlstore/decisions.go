@@ -56,7 +56,15 @@ func (s *submissionTable) Deliver(ctx context.Context, payload writ.Digest, run 
 			return err
 		}
 		run.Datacenter, run.Output = now.Datacenter, nil
-		if err := storeReported(ctx, tx, now.Datacenter, "", encodedOf(run), known, fromAnswer); err != nil {
+		store := func() error {
+			return storeReported(ctx, tx, now.Datacenter, "", encodedOf(run), known, fromAnswer)
+		}
+		if run.State.Ended() || known[run.ID].ended > 0 {
+			err = changeEnded(ctx, tx, []writ.RunID{run.ID}, store)
+		} else {
+			err = store()
+		}
+		if err != nil {
 			return err
 		}
 		return addSubmissionEvent(ctx, tx, now)
@@ -109,7 +117,7 @@ func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	if err := tx.Queue(ctx, `DELETE FROM submission_texts WHERE run = $1`, string(s.Run)); err != nil {
 		return err
 	}
-	old, err := column[string](tx.QueryContext(ctx, `
+	old, err := column[writ.RunID](tx.QueryContext(ctx, `
 		SELECT run FROM submissions
 		WHERE signer = $1 AND state IN ('refused', 'expired')
 		ORDER BY received DESC, payload DESC
@@ -117,16 +125,18 @@ func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	if err != nil {
 		return err
 	}
-	for _, run := range old {
-		for _, query := range []string{
-			`DELETE FROM submissions WHERE run = $1`, `DELETE FROM runs WHERE id = $1 AND accepted = 0`,
-		} {
-			if err := tx.Queue(ctx, query, run); err != nil {
-				return err
+	return changeEnded(ctx, tx, old, func() error {
+		for _, run := range old {
+			for _, query := range []string{
+				`DELETE FROM submissions WHERE run = $1`, `DELETE FROM runs WHERE id = $1 AND accepted = 0`,
+			} {
+				if err := tx.Queue(ctx, query, string(run)); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // rejectRun ends a run that never reached its datacenter.
@@ -148,11 +158,12 @@ func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	if s.Error != nil {
 		run.Failure = &writ.Failure{Error: *s.Error}
 	}
-	err = tx.Queue(ctx, `
-		UPDATE runs
-		SET state = $1, ended = $2, body = $3, failure = $4
-		WHERE id = $5`, string(s.State), micros(run.Ended), encode(run), failureCode(run), string(s.Run))
-	return err
+	return changeEnded(ctx, tx, []writ.RunID{s.Run}, func() error {
+		return tx.Queue(ctx, `
+			UPDATE runs
+			SET state = $1, ended = $2, body = $3, failure = $4
+			WHERE id = $5`, string(s.State), micros(run.Ended), encode(run), failureCode(run), string(s.Run))
+	})
 }
 
 // addSubmissionEvent stores the event of a submission's new state.

@@ -153,6 +153,9 @@ func deleteRuns(ctx context.Context, db *sqldb.DB, choose func(tx *sqldb.Tx) ([]
 		if err != nil || len(runs) == 0 {
 			return err
 		}
+		if err := addEnded(ctx, tx, "-COUNT(*)", runs); err != nil {
+			return err
+		}
 		in := "(" + sqldb.Placeholders(1, len(runs)) + ")"
 		ids := anys(runs)
 		for _, query := range []string{
@@ -165,6 +168,6 @@ func deleteRuns(ctx context.Context, db *sqldb.DB, choose func(tx *sqldb.Tx) ([]
 				return err
 			}
 		}
-		return nil
+		return deleteEmptyCounts(ctx, tx)
 	})
 }

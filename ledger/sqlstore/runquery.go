@@ -1,8 +1,9 @@
 package sqlstore
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"writ"
@@ -21,39 +22,92 @@ var openStates = []ledger.State{ledger.StateWaiting, ledger.State(writ.RunAccept
 // maxParts limits the parts of one query, because each part takes time to plan.
 const maxParts = 32
 
-// listRuns builds the query for a page of runs and one more row. No index has the runs of several states or projects in
-// the order of their creation. The query therefore has one part for each state and project, and merges the first rows
-// of all parts.
-func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
-	parts := partsOf(filter)
+// place is a place in a list of runs.
+type place struct {
+	created int64
+	id      string
+}
+
+// listRuns builds the query for a page of runs and one more row. If end is set, the page ends there.
+func (s *runTable) listRuns(d division, p ledger.Page, end *place) (*query, error) {
 	q := selectFrom("")
-	if len(parts) == 1 {
-		return q, listPart(q, runColumns, parts[0], p, limit(p)+1)
+	err := s.addParts(q, runColumns, d, p.Cursor, limit(p)+1, func() {
+		if end != nil {
+			q.and("(created, id) "+comparison(!d.listed.Oldest)+"= (?, ?)", end.created, end.id)
+		}
+		d.andRest(q)
+	})
+	q.add("\nLIMIT ?", limit(p)+1)
+	return q, err
+}
+
+// addParts adds a query for columns of the listed runs after a cursor, in the order of the list. The caller adds a LIMIT
+// of at most `most`. The columns must have created and id. more adds conditions. No index has the runs of several states or projects in the order of their
+// creation. The query therefore has one part for each state and project. The database merges the parts and reads no more
+// rows than the reader of the result.
+func (s *runTable) addParts(
+	q *query, columns string, d division, cursor string, most int, more func(),
+) error {
+	var created int64
+	var id string
+	if cursor != "" {
+		if err := parseCursor(cursor, &created, &id); err != nil {
+			return err
+		}
 	}
+	parts := partsOf(d.listed)
+	sorts := len(parts) > 1 && s.db.SortsParts()
 	for i, part := range parts {
 		if i > 0 {
 			q.add("\nUNION ALL\n")
 		}
-		q.add("SELECT * FROM (")
-		if err := listPart(q, runColumns, part, p, limit(p)+1); err != nil {
-			return nil, err
+		if sorts {
+			q.add("SELECT * FROM (")
 		}
-		q.add(fmt.Sprintf(") AS part%d", i))
+		q.add(columns)
+		if index := indexOf(part); index != "" {
+			q.add(s.db.Using(index))
+		}
+		q.where = false
+		selectRuns(q, part)
+		if cursor != "" {
+			q.and("(created, id) "+comparison(d.listed.Oldest)+" (?, ?)", created, id)
+		}
+		more()
+		if sorts {
+			q.add(sequenceOf(d.listed.Oldest)+"\nLIMIT ?) AS part", most)
+			q.add(strconv.Itoa(i))
+		}
 	}
-	q.add(sequenceOf(filter.Oldest)+"\nLIMIT ?", limit(p)+1)
-	return q, nil
+	q.add(sequenceOf(d.listed.Oldest))
+	return nil
 }
 
-// foundRuns builds the query for the runs at these places.
-func foundRuns(places []place, oldest bool) *query {
-	ids := make([]string, len(places))
-	for i, one := range places {
-		ids[i] = one.id
+// indexOf returns the index of a part, or "" for the primary key.
+func indexOf(part ledger.RunFilter) string {
+	states := "by"
+	switch {
+	case part.Prefix != "":
+		return ""
+	case onlyOpen(part):
+		return "runs_open_by_state"
+	case len(part.States) > 0:
+		states = "ended_by"
+	case part.Deployment != "" && part.Datacenter != "":
+		return "runs_of_deployment"
 	}
-	q := selectFrom(runColumns)
-	andIn(q, "id", ids)
-	q.add(sequenceOf(oldest))
-	return q
+	for _, of := range []struct {
+		is   bool
+		name string
+	}{
+		{part.Deployment != "", "deployment"}, {part.Script != "", "script"}, {len(part.Projects) > 0, "project"},
+		{part.Signer != "", "signer"}, {part.Datacenter != "", "datacenter"}, {len(part.States) > 0, "state"},
+	} {
+		if of.is {
+			return "runs_" + states + "_" + of.name
+		}
+	}
+	return "runs_newest"
 }
 
 // sequenceOf returns the ORDER BY clause of a list.
@@ -64,84 +118,69 @@ func sequenceOf(oldest bool) string {
 	return "\nORDER BY created DESC, id DESC"
 }
 
-// listPart adds the query for the first `most` runs of a page of one part.
-func listPart(q *query, columns string, filter ledger.RunFilter, p ledger.Page, most int) error {
-	before := "<"
-	if filter.Oldest {
-		before = ">"
+// comparison returns the operator for later places in a list from the oldest or from the newest run.
+func comparison(oldest bool) string {
+	if oldest {
+		return ">"
 	}
-	q.add(columns)
-	q.where = false
-	selectRuns(q, filter, byCreation)
-	if p.Cursor != "" {
-		var created int64
-		var id string
-		if err := parseCursor(p.Cursor, &created, &id); err != nil {
-			return err
-		}
-		q.and("(created, id) "+before+" (?, ?)", created, id)
-	}
-	q.add(sequenceOf(filter.Oldest)+"\nLIMIT ?", most)
-	return nil
+	return "<"
 }
 
-// partsOf splits a filter into filters of one state and one project. It does not split by project if that would exceed
-// maxParts. A filter of silent runs is split by the open states, because the index of open runs begins with the state.
-func partsOf(filter ledger.RunFilter) []ledger.RunFilter {
+// partsOf splits a filter into filters of one state and one project. It does not split open runs by project, because all
+// projects together have fewer open runs than one project has runs. A filter of silent runs is split by the open states,
+// because the index of open runs begins with the state.
+func partsOf(filter ledger.RunFilter) (parts []ledger.RunFilter) {
 	if !filter.Silent.IsZero() && len(filter.States) == 0 {
 		filter.States = openStates
 	}
-	parts := []ledger.RunFilter{filter}
-	if states := len(filter.States); states > 1 {
-		parts = nil
-		for _, state := range slices.Compact(slices.Sorted(slices.Values(filter.States))) {
-			part := filter
-			part.States = []ledger.State{state}
+	if filter.Prefix != "" || len(filter.States) == 0 && len(filter.Projects) == 0 {
+		return []ledger.RunFilter{filter}
+	}
+	states := [][]ledger.State{nil}
+	if len(filter.States) > 0 {
+		states = slices.Collect(slices.Chunk(distinct(filter.States), 1))
+	}
+	for _, state := range states {
+		part := filter
+		part.States = state
+		if len(filter.Projects) == 0 || onlyOpen(part) {
 			parts = append(parts, part)
+			continue
 		}
-	}
-	if filter.Script != "" || filter.Deployment != "" || len(parts)*len(filter.Projects) > maxParts {
-		return parts
-	}
-	whole := parts
-	parts = nil
-	for _, part := range whole {
-		for _, project := range slices.Compact(slices.Sorted(slices.Values(filter.Projects))) {
+		for _, project := range distinct(filter.Projects) {
 			part.Projects = []writ.ProjectID{project}
 			parts = append(parts, part)
 		}
 	}
-	if len(parts) == 0 { // of all projects
-		return whole
-	}
 	return parts
 }
 
-// countRuns builds the queries for the numbers of runs by project and state. Open and ended runs are counted separately,
-// each by their own index. So a count reads no runs. A query is nil if the filter selects none of its runs.
-func countRuns(filter ledger.RunFilter) (open, ended *query) {
-	count := func(states []ledger.State) *query {
-		if len(states) == 0 && len(filter.States) > 0 {
-			return nil
-		}
-		q := selectFrom("SELECT project, state, COUNT(*) FROM runs")
-		part := filter
-		if part.States = states; len(states) == 0 {
-			q.and(isEnded)
-		}
-		selectRuns(q, part, unordered)
-		q.add("\nGROUP BY project, state")
-		return q
+// distinct returns the values in order, each once.
+func distinct[T cmp.Ordered](values []T) []T {
+	return slices.Compact(slices.Sorted(slices.Values(values)))
+}
+
+// countOpen builds the query for the numbers of open runs by project and state. It reads only the index of open runs. It
+// returns nil if the filter selects no open run.
+func countOpen(filter ledger.RunFilter) *query {
+	if filter.States, _ = split(statesOf(filter)); len(filter.States) == 0 {
+		return nil
 	}
-	openOnes, endedOnes := openStates, []ledger.State(nil)
-	if len(filter.States) > 0 {
-		openOnes, endedOnes = split(filter.States)
+	q := selectFrom("SELECT project, state, COUNT(*) FROM runs")
+	selectRuns(q, filter)
+	q.add("\nGROUP BY project, state")
+	return q
+}
+
+// statesOf returns the states that a filter selects.
+func statesOf(filter ledger.RunFilter) []ledger.State {
+	switch {
+	case len(filter.States) > 0:
+		return filter.States
+	case !filter.Silent.IsZero():
+		return openStates
 	}
-	open = count(openOnes)
-	if filter.Silent.IsZero() { // a silent run is open
-		ended = count(endedOnes)
-	}
-	return open, ended
+	return ledger.States
 }
 
 // split divides states into open and ended states.
@@ -156,58 +195,34 @@ func split(states []ledger.State) (open, ended []ledger.State) {
 	return open, ended
 }
 
-// sequence is whether a query needs runs in the order of their creation.
-type sequence bool
-
-const (
-	byCreation sequence = true
-	unordered  sequence = false
-)
-
-// columns are expressions for columns of runs. A query uses one index. An expression that appends an empty text to a
-// column keeps the database from using an index of the column.
-type columns struct{ datacenter, project, signer, script, deployment string }
-
-// columnsFor returns the columns for a filter, such that the database uses the index with the fewest runs.
-func columnsFor(filter ledger.RunFilter, onlyOpen bool, in sequence) columns {
-	c := columns{"datacenter", "project", "signer", "script", "deployment"}
-	unused := func(columns ...*string) {
-		for _, column := range columns {
-			*column += " || ''"
-		}
-	}
-	switch {
-	case onlyOpen: // all projects together have fewer open runs than one project has runs
-		unused(&c.datacenter, &c.project, &c.signer, &c.script, &c.deployment)
-	case filter.Script != "" || filter.Deployment != "": // a script or deployment has fewer runs than a project
-		unused(&c.datacenter, &c.project, &c.signer)
-	case in == byCreation && len(filter.Projects) > 1: // no index has the runs of several projects in this order
-		unused(&c.project)
-	}
-	return c
+// onlyOpen reports whether a filter selects only open runs.
+func onlyOpen(filter ledger.RunFilter) bool {
+	open, ended := split(filter.States)
+	return len(open) > 0 && len(ended) == 0 || !filter.Silent.IsZero()
 }
 
-// selectRuns adds the conditions of a filter.
-func selectRuns(q *query, filter ledger.RunFilter, in sequence) {
+// selectRuns adds the conditions of a filter. A query uses one index. An expression that appends an empty text to a
+// column keeps the database from using an index of the column.
+func selectRuns(q *query, filter ledger.RunFilter) {
 	open, ended := split(filter.States)
-	onlyOpen := len(open) > 0 && len(ended) == 0 || !filter.Silent.IsZero()
-	c := columnsFor(filter, onlyOpen, in)
-	andIn(q, "state", filter.States)
+	column := func(name string) string { return name }
 	switch {
-	case onlyOpen:
+	case filter.Prefix != "": // the primary key has the fewest runs
+		column = unindexed
+		andIn(q, unindexed("state"), filter.States)
+	case onlyOpen(filter): // all projects together have fewer open runs than one project has runs
+		column = unindexed
+		andIn(q, "state", filter.States)
 		q.and(isOpen)
-	case len(ended) > 0 && len(open) == 0:
-		q.and(isEnded)
+	default:
+		andIn(q, "state", filter.States)
+		if len(ended) > 0 && len(open) == 0 {
+			q.and(isEnded)
+		}
 	}
-	andIs(q, c.datacenter, filter.Datacenter)
-	andIn(q, c.project, filter.Projects)
-	andIs(q, c.signer, filter.Signer)
+	andNames(q, filter, column)
 	if filter.Prefix != "" {
 		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // "~" sorts after all characters of an id
-	}
-	andIs(q, c.script, filter.Script)
-	if filter.Deployment != "" {
-		q.and(c.deployment+" = ? AND deployment <> ''", filter.Deployment) // the condition of its indexes
 	}
 	if filter.Text != "" {
 		andText(q, filter.Text)
@@ -215,7 +230,7 @@ func selectRuns(q *query, filter ledger.RunFilter, in sequence) {
 	if !filter.Since.IsZero() {
 		q.and("created >= ?", micros(filter.Since))
 	}
-	andFailure(q, filter)
+	andFailure(q, filter, column)
 	if filter.WithoutLogs {
 		q.and("logs_only = FALSE")
 	}
@@ -224,15 +239,29 @@ func selectRuns(q *query, filter ledger.RunFilter, in sequence) {
 	}
 }
 
-// andFailure adds the conditions on how the runs failed.
-func andFailure(q *query, filter ledger.RunFilter) {
-	andIs(q, "failure", filter.Failure)
+// unindexed returns an expression for a column with texts. No index has this expression.
+func unindexed(column string) string { return column + " || ''" }
+
+// andNames adds the conditions on names and ids. column returns the expression for a column.
+func andNames(q *query, filter ledger.RunFilter, column func(name string) string) {
+	andIs(q, column("datacenter"), filter.Datacenter)
+	andIn(q, column("project"), filter.Projects)
+	andIs(q, column("signer"), filter.Signer)
+	andIs(q, column("script"), filter.Script)
+	if filter.Deployment != "" {
+		q.and(column("deployment")+" = ? AND deployment <> ''", filter.Deployment) // the condition of its indexes
+	}
+}
+
+// andFailure adds the conditions on how the runs failed. column returns the expression for a column.
+func andFailure(q *query, filter ledger.RunFilter, column func(name string) string) {
+	andIs(q, column("failure"), filter.Failure)
 	switch filter.Operation {
 	case "":
 	case ledger.NoOperation:
-		q.and("failure <> '' AND failed_operation = ''")
+		q.and(column("failure") + " <> '' AND failed_operation = ''")
 	default:
-		q.and("failure <> '' AND failed_operation = ?", filter.Operation)
+		q.and(column("failure")+" <> '' AND failed_operation = ?", filter.Operation)
 	}
 }
 

@@ -160,7 +160,10 @@ func (s *runTable) Restate(ctx context.Context, datacenter writ.DatacenterID, jo
 		if told, err = found(told, err)("run", run.ID); err != nil || told == journal {
 			return err
 		}
-		if err := storeRun(ctx, tx, datacenter, journal, run, fromEvent); err != nil {
+		err = changeEnded(ctx, tx, []writ.RunID{run.ID}, func() error {
+			return storeRun(ctx, tx, datacenter, journal, run, fromEvent)
+		})
+		if err != nil {
 			return err
 		}
 		if run.State.Ended() {

@@ -12,10 +12,7 @@ import (
 )
 
 // runTable holds copies of runs.
-type runTable struct {
-	tables
-	ended endedCounts
-}
+type runTable struct{ tables }
 
 const runColumns = `SELECT id, datacenter, project, project_name, signer, state, created, logs_only, body FROM runs`
 
@@ -61,31 +58,25 @@ func (s *runTable) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.P
 // runs is Runs with the number of runs that a search may read.
 func (s *runTable) runs(
 	ctx context.Context, filter ledger.RunFilter, p ledger.Page, most int,
-) (ledger.List[ledger.Run], error) {
-	if !isSearch(filter) {
-		q, err := listRuns(filter, p)
-		if err != nil {
-			return ledger.List[ledger.Run]{}, err
-		}
-		return s.readRuns(ctx, q, p)
-	}
-	found, end, err := search(ctx, s.db, filter, p, most)
+) (list ledger.List[ledger.Run], err error) {
+	d, err := s.divide(ctx, filter)
 	if err != nil {
-		return ledger.List[ledger.Run]{}, err
+		return list, err
 	}
-	list := ledger.List[ledger.Run]{Items: []ledger.Run{}}
-	if len(found) > 0 {
-		if list, err = s.readRuns(ctx, foundRuns(found, filter.Oldest), p); err != nil {
+	var end *place
+	if d.isSearch() {
+		if end, err = s.pageEnd(ctx, d, p, most); err != nil {
 			return list, err
 		}
 	}
-	if len(found) > limit(p) { // also if the run that follows the page was just deleted
-		end = &found[limit(p)-1]
+	q, err := s.listRuns(d, p, end)
+	if err != nil {
+		return list, err
 	}
-	if list.Next == "" && end != nil {
+	if list, err = s.readRuns(ctx, q, p); err == nil && list.Next == "" && end != nil {
 		list.Next = cursor(end.created, end.id)
 	}
-	return list, nil
+	return list, err
 }
 
 // readRuns reads a page of runs.
@@ -126,25 +117,32 @@ const lastStored = `COALESCE(
 	(SELECT stored FROM events WHERE events.run = runs.id AND run_number = 0 AND events.run <> '' AND topic <> 'log'
 		ORDER BY events.id DESC LIMIT 1), 0)`
 
-// CountRuns counts the selected runs. With a text, it counts those among the newest ledger.MaxExamined. In a large ledger,
-// the numbers of ended runs may be some seconds old, see endedCounts.
+// CountRuns counts the selected runs. It reads all open runs, and the stored numbers of ended runs or the newest
+// ledger.MaxExamined of them. With a text, a failure or an operation, it reads the newest ledger.MaxExamined runs.
 func (s *runTable) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.RunCounts, error) {
-	if filter.Text != "" {
-		return countFound(ctx, s.db, filter, maxExamined)
-	}
+	return s.countRuns(ctx, filter, maxExamined)
+}
+
+// countRuns is CountRuns with the number of runs that are read if they are not counted by the store.
+func (s *runTable) countRuns(ctx context.Context, filter ledger.RunFilter, most int) (ledger.RunCounts, error) {
 	counts := ledger.RunCounts{}
-	open, ended := countRuns(filter)
-	if open != nil {
+	if filter.Text+string(filter.Failure)+filter.Operation != "" {
+		return counts, s.countNewest(ctx, counts, filter, most)
+	}
+	if open := countOpen(filter); open != nil {
 		if err := addCounts(ctx, s.db, counts, open); err != nil {
 			return nil, err
 		}
 	}
-	if ended != nil {
-		if err := s.ended.add(ctx, s.db, counts, ended); err != nil {
-			return nil, err
-		}
+	_, ended := split(statesOf(filter))
+	switch {
+	case len(ended) == 0:
+		return counts, nil
+	case isCounted(filter):
+		return counts, addCounts(ctx, s.db, counts, sumEnded(filter))
 	}
-	return counts, nil
+	filter.States = ended
+	return counts, s.countNewest(ctx, counts, filter, most)
 }
 
 // addCounts adds the numbers that a query returns.
@@ -166,34 +164,6 @@ func add(to ledger.RunCounts, project writ.ProjectID, state ledger.State, n int)
 		to[project] = map[ledger.State]int{}
 	}
 	to[project][state] += n
-}
-
-// Failures groups the selected runs by code and operation, among the newest ledger.MaxExamined failed runs.
-func (s *runTable) Failures(ctx context.Context, filter ledger.RunFilter, max int) ([]ledger.Failures, error) {
-	q := groupFailures(filter, maxExamined)
-	q.add("\nGROUP BY failure, failed_operation\nORDER BY COUNT(*) DESC, failure, failed_operation\nLIMIT ?", max)
-	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return collect(rows, err, func(rows scanner) (f ledger.Failures, err error) {
-		var newest int64
-		err = rows.Scan(&f.Code, &f.Operation, &f.Runs, &newest)
-		f.Newest = sqldb.Time(newest)
-		return f, err
-	})
-}
-
-// groupFailures builds the query of Failures without its groups. It reads the newest `most` failed runs. A project has
-// many runs for each failed one, so the query uses the index of failed runs.
-func groupFailures(filter ledger.RunFilter, most int) *query {
-	q := selectFrom(`SELECT failure, failed_operation, COUNT(*), MAX(created) FROM (` + examined)
-	listed := listedBy(filter)
-	listed.Projects = nil
-	selectRuns(q, listed, byCreation)
-	q.and("failure <> ''")
-	andIn(q, "project || ''", filter.Projects)
-	q.add("\nORDER BY created DESC\nLIMIT ?) AS examined", most)
-	q.where = false
-	andFound(q, filter)
-	return q
 }
 
 // LatestEnd returns the latest end of an accepted run.

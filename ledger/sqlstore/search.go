@@ -1,9 +1,10 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +12,6 @@ import (
 
 	"writ"
 	"writ/internal/clip"
-	"writ/internal/sqldb"
 	"writ/ledger"
 )
 
@@ -72,144 +72,201 @@ func andText(q *query, text string) {
 		pattern, pattern, text, text+"~") // sorts after all characters of a name
 }
 
-// maxExamined limits the runs that a page of a search reads. One run takes 1 to 2 µs (measured with 300,000 runs in
-// SQLite), so a page takes less than 10 ms.
+// maxExamined limits the runs that a page of a search reads. One run takes 1 to 3 µs in SQLite.
 const maxExamined = ledger.MaxExamined
 
-// isSearch reports whether a filter selects runs that no index has. A list of such runs could read all runs.
-func isSearch(filter ledger.RunFilter) bool {
-	of := filter.Script != "" || filter.Deployment != ""
-	return filter.Text != "" || of && filter.Signer != "" || filter.Failure != "" || filter.Operation != ""
+// division divides the conditions of a filter. Both parts together select the runs of the filter.
+type division struct {
+	listed ledger.RunFilter // conditions of one index, which has the runs in the order of the list
+	rest   ledger.RunFilter // conditions that the index does not have
+	failed bool             // a further condition: the run has a failure. The query is grouped by failures, not by projects
 }
 
-// listedBy returns a search without the conditions that no index has.
-func listedBy(filter ledger.RunFilter) ledger.RunFilter {
-	filter.Text, filter.Failure, filter.Operation = "", "", ""
-	if filter.Script != "" || filter.Deployment != "" {
-		filter.Signer = ""
-	}
-	return filter
+// isSearch reports whether a filter has conditions that the index of the list does not have. A list of such runs could
+// read all runs.
+func (d division) isSearch() bool {
+	r := d.rest
+	return len(r.Projects) > 0 ||
+		strings.Join([]string{string(r.Datacenter), r.Signer, r.Script, r.Deployment, r.Text, string(r.Failure), r.Operation}, "") != ""
 }
 
-// andFound adds the conditions that listedBy removes.
-func andFound(q *query, filter ledger.RunFilter) {
-	if filter.Script != "" || filter.Deployment != "" {
-		andIs(q, "signer", filter.Signer)
+// name is a column that selects runs and begins an index.
+type name string
+
+const (
+	byProject    name = "project"
+	bySigner     name = "signer"
+	byDatacenter name = "datacenter"
+)
+
+// names returns the columns that a list of the selected runs can begin with, if the filter has no script and no
+// deployment.
+func names(filter ledger.RunFilter) (all []name) {
+	if n := len(filter.Projects); n > 0 && n*max(len(filter.States), 1) <= maxParts {
+		all = append(all, byProject)
 	}
-	if filter.Text != "" {
-		andText(q, filter.Text)
+	if filter.Signer != "" {
+		all = append(all, bySigner)
 	}
-	andFailure(q, filter)
+	if filter.Datacenter != "" {
+		all = append(all, byDatacenter)
+	}
+	return all
 }
 
-// examined is a query for the columns of andFound.
-const examined = "SELECT id, created, project, state, signer, failure, failed_operation, words, parameters FROM runs"
+// divide divides a filter. Of several names, the index has the one with the fewest runs.
+func (s *runTable) divide(ctx context.Context, filter ledger.RunFilter) (division, error) {
+	choice := names(filter)
+	switch {
+	case len(choice) == 0:
+		return divide(filter, ""), nil
+	case len(choice) == 1 || filter.Script+filter.Deployment+filter.Prefix != "" || onlyOpen(filter):
+		return divide(filter, choice[0]), nil
+	}
+	fewest, err := fewestEnded(ctx, s.db, filter, choice)
+	return divide(filter, fewest), err
+}
 
-// selectFound builds the query for columns of the runs that a search finds among the first `most` runs of a page of a
-// part.
-func selectFound(columns string, part, filter ledger.RunFilter, p ledger.Page, most int) (*query, error) {
+// divide divides a filter. A script or a deployment has fewer runs than the other names. first is the name for a filter
+// without them.
+func divide(filter ledger.RunFilter, first name) division {
+	d := division{
+		listed: filter,
+		rest:   ledger.RunFilter{Text: filter.Text, Failure: filter.Failure, Operation: filter.Operation},
+	}
+	d.listed.Text, d.listed.Failure, d.listed.Operation = "", "", ""
+	if filter.Prefix == "" && !onlyOpen(filter) {
+		keep := ledger.RunFilter{}
+		switch {
+		case filter.Deployment != "" && filter.Datacenter != "" && len(filter.Projects) == 1 && len(filter.States) == 0:
+			keep.Deployment, keep.Datacenter, keep.Projects = filter.Deployment, filter.Datacenter, filter.Projects
+		case filter.Deployment != "":
+			keep.Deployment = filter.Deployment
+		case filter.Script != "":
+			keep.Script = filter.Script
+		case first == byProject:
+			keep.Projects = filter.Projects
+		case first == bySigner:
+			keep.Signer = filter.Signer
+		case first == byDatacenter:
+			keep.Datacenter = filter.Datacenter
+		}
+		d.moveNames(keep)
+	}
+	if d.isSearch() {
+		d.moveLogs()
+	}
+	return d
+}
+
+// moveNames moves the names that keep does not have to the rest.
+func (d *division) moveNames(keep ledger.RunFilter) {
+	move := func(listed, rest *string, kept string) {
+		if kept == "" {
+			*listed, *rest = "", *listed
+		}
+	}
+	move(&d.listed.Signer, &d.rest.Signer, keep.Signer)
+	move(&d.listed.Script, &d.rest.Script, keep.Script)
+	move(&d.listed.Deployment, &d.rest.Deployment, keep.Deployment)
+	if keep.Datacenter == "" {
+		d.listed.Datacenter, d.rest.Datacenter = "", d.listed.Datacenter
+	}
+	if len(keep.Projects) == 0 {
+		d.listed.Projects, d.rest.Projects = nil, d.listed.Projects
+	}
+}
+
+// moveLogs moves the condition on runs that only read logs to the rest. Few indexes have its column.
+func (d *division) moveLogs() { d.listed.WithoutLogs, d.rest.WithoutLogs = false, d.listed.WithoutLogs }
+
+// andRest adds the conditions that the index does not have. The expressions keep the database from using another index,
+// which would have all runs of the condition.
+func (d division) andRest(q *query) {
+	andNames(q, d.rest, unindexed)
+	if d.rest.Text != "" {
+		andText(q, d.rest.Text)
+	}
+	andFailure(q, d.rest, unindexed)
+	if d.failed {
+		q.and("failure <> ''")
+	}
+	if d.rest.WithoutLogs {
+		q.and("logs_only = FALSE")
+	}
+}
+
+// newest builds a query that groups the newest `most` listed runs, if they also match the rest.
+func (s *runTable) newest(columns, groups string, d division, most int) (*query, error) {
+	d.moveLogs()
+	d.listed.Oldest = false
 	q := selectFrom("SELECT " + columns + " FROM (")
-	err := listPart(q, examined, part, p, most)
-	q.add(") AS examined")
+	err := s.addParts(q, "SELECT "+d.examined("id, created, "+groups)+" FROM runs", d, "", most, func() {})
+	d.endNewest(q, groups, most)
+	return q, err
+}
+
+// endNewest adds the end of the query of newest, after the query for the listed runs.
+func (d division) endNewest(q *query, groups string, most int) {
+	q.add("\nLIMIT ?) AS examined", most)
 	q.where = false
-	andFound(q, filter)
-	return q, err
+	d.andRest(q)
+	q.add("\nGROUP BY " + groups)
 }
 
-// countFound counts the runs that a search finds among the newest `most` runs, about equally many of each part of the
-// filter.
-func countFound(ctx context.Context, db *sqldb.DB, filter ledger.RunFilter, most int) (ledger.RunCounts, error) {
-	counts := ledger.RunCounts{}
-	parts := partsOf(listedBy(filter))
-	for _, part := range parts {
-		q, err := selectFound("project, state, COUNT(*)", part, filter, ledger.Page{}, max(most/len(parts), 1))
-		if err != nil {
-			return nil, err
-		}
-		q.add("\nGROUP BY project, state")
-		if err := addCounts(ctx, db, counts, q); err != nil {
-			return nil, err
+// examined adds the columns of andRest to other columns. It omits columns without a condition, so that an index can have
+// all columns.
+func (d division) examined(columns string) string {
+	rest := d.rest
+	for _, of := range []struct {
+		is      bool
+		columns string
+	}{
+		{len(rest.Projects) > 0 && d.failed, "project"}, {rest.Datacenter != "", "datacenter"}, {rest.Signer != "", "signer"}, {rest.Script != "", "script"},
+		{rest.Deployment != "", "deployment"}, {rest.Text != "", "words, parameters"},
+		{(rest.Failure != "" || rest.Operation != "") && !d.failed, "failure, failed_operation"}, {rest.WithoutLogs, "logs_only"},
+	} {
+		if of.is {
+			columns += ", " + of.columns
 		}
 	}
-	return counts, nil
+	return columns
 }
 
-// place is a place in a list of runs.
-type place struct {
-	created int64
-	id      string
-}
-
-func (p place) compare(other place) int {
-	return cmp.Or(cmp.Compare(p.created, other.created), cmp.Compare(p.id, other.id))
-}
-
-// search finds the runs of a page, and one more if there is one. It reads at most `most` runs, about equally many of each
-// part of the filter. end is the place of the last run that it has read, or nil if it has read all.
-func search(
-	ctx context.Context, db *sqldb.DB, filter ledger.RunFilter, p ledger.Page, most int,
-) (found []place, end *place, err error) {
-	order := func(a, b place) int {
-		if filter.Oldest {
-			return a.compare(b)
-		}
-		return b.compare(a)
-	}
-	parts := partsOf(listedBy(filter))
-	for _, part := range parts {
-		places, last, err := searchPart(ctx, db, part, filter, p, max(most/len(parts), 1))
-		if err != nil {
-			return nil, nil, err
-		}
-		found = append(found, places...)
-		if last != nil && (end == nil || order(*last, *end) < 0) {
-			end = last
-		}
-	}
-	slices.SortFunc(found, order)
-	if end != nil { // other parts have read further; the next page starts here
-		found = slices.DeleteFunc(found, func(one place) bool { return order(one, *end) > 0 })
-	}
-	if len(found) > limit(p) {
-		return found[:limit(p)+1], nil, nil
-	}
-	return found, end, nil
-}
-
-// searchPart is search for one part of the filter.
-func searchPart(
-	ctx context.Context, db *sqldb.DB, part, filter ledger.RunFilter, p ledger.Page, most int,
-) (places []place, end *place, err error) {
-	read := func(row scanner) (one place, err error) {
-		err = row.Scan(&one.created, &one.id)
-		return one, err
-	}
-	q, err := selectFound("created, id", part, filter, p, most)
+// countNewest counts the runs that a filter selects among the newest `most` listed runs.
+func (s *runTable) countNewest(
+	ctx context.Context, to ledger.RunCounts, filter ledger.RunFilter, most int,
+) error {
+	d, err := s.divide(ctx, filter)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	q.add(sequenceOf(filter.Oldest)+"\nLIMIT ?", limit(p)+1)
-	rows, err := db.Query(ctx, q.String(), q.args...)
-	if places, err = collect(rows, err, read); err != nil || len(places) > limit(p) {
-		return places, nil, err
+	q, err := s.newest("project, state, COUNT(*)", "project, state", d, most)
+	if err != nil {
+		return err
 	}
-	if q, err = lastExamined(part, p, most); err != nil {
-		return nil, nil, err
-	}
-	rows, err = db.Query(ctx, q.String(), q.args...)
-	last, err := collect(rows, err, read)
-	if len(last) > 0 {
-		end = &last[0]
-	}
-	return places, end, err
+	return addCounts(ctx, s.db, to, q)
 }
 
-// lastExamined builds the query for the place of the last run that a page of a search reads. No index has the column
-// words, so the database reads the runs in the order of the list. Otherwise SQLite would read and sort all entries of a
-// smaller index.
-func lastExamined(part ledger.RunFilter, p ledger.Page, most int) (*query, error) {
+// lastExamined builds the query for the place of the last run that a page of a search reads. It has no row if the page
+// reads all runs that follow. It reads only entries of an index.
+func (s *runTable) lastExamined(d division, p ledger.Page, most int) (*query, error) {
 	q := selectFrom("")
-	err := listPart(q, "SELECT created, id FROM (SELECT created, id, words FROM runs", part, p, most)
-	q.add(") AS examined WHERE words >= ''"+sequenceOf(part.Oldest)+"\nLIMIT 1 OFFSET ?", most-1)
+	err := s.addParts(q, "SELECT created, id FROM runs", d, p.Cursor, most, func() {})
+	q.add("\nLIMIT 1 OFFSET ?", most-1)
 	return q, err
+}
+
+// pageEnd returns the place of the last run that a page of a search reads, or nil.
+func (s *runTable) pageEnd(ctx context.Context, d division, p ledger.Page, most int) (*place, error) {
+	q, err := s.lastExamined(d, p, most)
+	if err != nil {
+		return nil, err
+	}
+	var end place
+	err = s.db.QueryRow(ctx, q.String(), q.args...).Scan(&end.created, &end.id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &end, err
 }

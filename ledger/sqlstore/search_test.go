@@ -3,9 +3,7 @@ package sqlstore
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -25,6 +23,7 @@ func withRuns(t *testing.T, n int) (*Store, []ledger.Run) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	var all []ledger.Run
+	var ids []writ.RunID
 	err = s.db.Write(t.Context(), func(tx *sqldb.Tx) error {
 		for i := range n {
 			run := writ.Run{
@@ -41,9 +40,9 @@ func withRuns(t *testing.T, n int) (*Store, []ledger.Run) {
 			if _, err := addRun(t.Context(), tx, stored, 0, fmt.Sprint("replicas=", i%11)); err != nil {
 				return err
 			}
-			all = append(all, stored)
+			all, ids = append(all, stored), append(ids, run.ID)
 		}
-		return nil
+		return addEnded(t.Context(), tx, "COUNT(*)", ids)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +75,7 @@ func TestPagesOfASearchHaveEachRunOnce(t *testing.T) {
 		p := ledger.Page{Limit: rapid.IntRange(1, 10).Draw(r, "limit")}
 
 		whole := selectFrom(runColumns)
-		selectRuns(whole, filter, unordered)
+		selectRuns(whole, filter)
 		whole.add(sequenceOf(filter.Oldest))
 		want, err := s.readRuns(t.Context(), whole, ledger.Page{Limit: len(all)})
 		if err != nil {
@@ -117,7 +116,7 @@ func TestPagesOfASearchAreBounded(t *testing.T) {
 	if oldest.Created.Before(all[len(all)/2-2].Created) {
 		t.Errorf("the first page has a run of %v", oldest.Created)
 	}
-	counts, err := countFound(t.Context(), s.db, filter, most)
+	counts, err := s.countRuns(t.Context(), filter, most)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,38 +129,13 @@ func TestPagesOfASearchAreBounded(t *testing.T) {
 	}
 }
 
-// A query that reads more runs than the page shows, or sorts them, takes seconds in a large ledger. It happened for the
-// last run of a page, because a smaller index has the column logs_only.
-func TestSearchReadsRunsInOrder(t *testing.T) {
-	s, _ := withRuns(t, 20)
-	shop := []writ.ProjectID{"p0"}
-	for _, filter := range []ledger.RunFilter{
-		{}, {WithoutLogs: true}, {WithoutLogs: true, Projects: shop}, {WithoutLogs: true, Signer: "signer-1"},
-		{WithoutLogs: true, Datacenter: "dc"}, {WithoutLogs: true, Script: "script-1.tengo"},
-		{WithoutLogs: true, States: []ledger.State{ledger.State(writ.RunFailed)}}, {WithoutLogs: true, Oldest: true},
-	} {
-		last, err := lastExamined(filter, ledger.Page{}, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
-		of := map[string]*query{"last run of a page": last}
-		if filter.Signer+filter.Script+string(filter.Datacenter) == "" && len(filter.States) == 0 {
-			of["failures"] = groupFailures(filter, 5)
-		}
-		for name, q := range of {
-			plan := strings.Join(planOf(t, s, q), "; ")
-			if strings.Contains(plan, "TEMP B-TREE") || name == "failures" && !strings.Contains(plan, "INDEX runs_by_failure") {
-				t.Errorf("%s of %+v: %s", name, filter, plan)
-			}
-		}
-	}
-}
-
 // The numbers of failures are those of the newest failed runs.
 func TestGroupsOfFailuresAreBounded(t *testing.T) {
 	s, _ := withRuns(t, 60) // each fifth has failed
-	q := groupFailures(ledger.RunFilter{}, 7)
-	q.add(" GROUP BY failure, failed_operation")
+	q, err := s.groupFailures(t.Context(), ledger.RunFilter{}, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var code, operation string
 	var n int
 	var newest int64
@@ -171,44 +145,5 @@ func TestGroupsOfFailuresAreBounded(t *testing.T) {
 	all, err := s.Failures(t.Context(), ledger.RunFilter{}, 1)
 	if err != nil || len(all) != 1 || all[0].Runs != 12 || micros(all[0].Newest) != newest {
 		t.Errorf("all failures: %+v, %v", all, err)
-	}
-}
-
-// A count reads all ended runs, so its result is reused if they are many.
-func TestCountsOfALargeLedgerAreReused(t *testing.T) {
-	s, all := withRuns(t, 10)
-	_, ended := countRuns(ledger.RunFilter{})
-	total := func() (n int) {
-		t.Helper()
-		counts, err := s.CountRuns(t.Context(), ledger.RunFilter{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, of := range counts.Total() {
-			n += of
-		}
-		return n
-	}
-	if n := total(); n != len(all) {
-		t.Errorf("%d runs, want %d", n, len(all))
-	}
-	if len(s.runTable.ended.counts) > 0 {
-		t.Error("the numbers of a small ledger are reused")
-	}
-	known := endedCount{ledger.RunCounts{"p": {ledger.State(writ.RunFailed): manyCounted}}, time.Now().Add(time.Hour)}
-	s.runTable.ended.store(keyOf(ended), known)
-	if n := total(); n != manyCounted {
-		t.Errorf("%d runs, want the last number", n)
-	}
-	known.until = time.Now()
-	s.runTable.ended.store(keyOf(ended), known)
-	if n := total(); n != len(all) {
-		t.Errorf("%d runs after the time of the last number", n)
-	}
-	for i := range 2 * maxQueries {
-		s.runTable.ended.store(fmt.Sprint(i), endedCount{until: time.Now().Add(time.Hour)})
-	}
-	if n := len(s.runTable.ended.counts); n > maxQueries {
-		t.Errorf("%d results are stored", n)
 	}
 }

@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"flag"
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // its signer.
 // Also: TestScripts/submit, TestRunPageMarksTheFailedLine, TestResourcesAndDeploymentsShowTheirState.
 func TestLedgerInMemory(t *testing.T) {
-	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, ":memory:") })
+	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return counted{open(t, ":memory:"), t} })
 }
 
 // Promise: Repair and usage: A datacenter that reports impossible use stops neither its own events nor the sums of
@@ -56,7 +57,7 @@ func TestLedgerInFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sqlstore.WithoutRecentEvents(open(t, filepath.Join(dir, "ledger.db")))
+		return counted{sqlstore.WithoutRecentEvents(open(t, filepath.Join(dir, "ledger.db"))), t}
 	})
 }
 
@@ -65,7 +66,26 @@ func TestLedgerInFile(t *testing.T) {
 // Also: TestDatacenterWorksOnPostgreSQL, TestRecordsComeBackAsTheyWereKept.
 func TestLedgerOnPostgreSQL(t *testing.T) {
 	server := testenv.Postgres(t)
-	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, server.Store()) })
+	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return counted{open(t, server.Store()), t} })
+}
+
+// counted is a store that compares the stored numbers of ended runs with the runs at its end.
+type counted struct {
+	*sqlstore.Store
+	t testing.TB
+}
+
+func (c counted) Close() error {
+	wantEndedCounts(c.t, c.Store)
+	return c.Store.Close()
+}
+
+func wantEndedCounts(t testing.TB, s *sqlstore.Store) {
+	t.Helper()
+	stored, want, err := sqlstore.EndedCounts(context.WithoutCancel(t.Context()), s)
+	if diff := cmp.Diff(want, stored); err != nil || diff != "" {
+		t.Errorf("numbers of ended runs: %v\n%s", err, diff)
+	}
 }
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -200,6 +220,7 @@ func TestRunsOfAnEarlierVersionAreListedByState(t *testing.T) {
 			('r3', 'dc', 'shop', '', '', 'waiting', 3, 0, 0, '{}'), ('r4', 'dc', 'shop', '', '', 'succeeded', 4, 4, 9, '{}')`)
 		s := open(t, path)
 		defer s.Close()
+		wantEndedCounts(t, s)
 		for state, want := range map[ledger.State]writ.RunID{"running": "r1", "failed": "r2", "waiting": "r3", "succeeded": "r4"} {
 			list, err := s.Runs(t.Context(), ledger.RunFilter{States: []ledger.State{state}}, ledger.Page{})
 			if err != nil || len(list.Items) != 1 || list.Items[0].ID != want {
@@ -458,6 +479,7 @@ func TestOldRejectedSubmissionsAreDeleted(t *testing.T) {
 			t.Errorf("the run of %s: %v", name, err)
 		}
 	}
+	wantEndedCounts(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -106,8 +106,11 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 		return err
 	}
 	if !added { // the run was stored without parameters
-		if err := tx.Queue(ctx, `UPDATE runs SET parameters = $1, logs_only = $2 WHERE id = $3`,
-			parametersOf(in.Params), in.LogsOnly, string(in.Run)); err != nil {
+		err := changeEnded(ctx, tx, []writ.RunID{in.Run}, func() error {
+			return tx.Queue(ctx, `UPDATE runs SET parameters = $1, logs_only = $2 WHERE id = $3`, parametersOf(in.Params),
+				in.LogsOnly, string(in.Run))
+		})
+		if err != nil {
 			return err
 		}
 		stored.State = writ.SubmissionDelivered

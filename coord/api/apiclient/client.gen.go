@@ -368,6 +368,8 @@ type ClientInterface interface {
 
 	// ListRuns List runs, newest first
 	//
+	// With text, or with two of project, datacenter, signer, script and deployment, a page reads at most 5,000 runs. It can then have fewer runs than its limit, or none, although next_cursor leads to more runs.
+	//
 	// Corresponds with GET /v1/runs (the `ListRuns` operationId).
 	ListRuns(ctx context.Context, params *ListRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -1097,6 +1099,8 @@ func (c *Client) ListAdoptions(ctx context.Context, params *ListAdoptionsParams,
 }
 
 // ListRuns List runs, newest first
+//
+// With text, or with two of project, datacenter, signer, script and deployment, a page reads at most 5,000 runs. It can then have fewer runs than its limit, or none, although next_cursor leads to more runs.
 //
 // Corresponds with GET /v1/runs (the `ListRuns` operationId).
 func (c *Client) ListRuns(ctx context.Context, params *ListRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4260,6 +4264,8 @@ type ClientWithResponsesInterface interface {
 
 	// ListRunsWithResponse List runs, newest first
 	//
+	// With text, or with two of project, datacenter, signer, script and deployment, a page reads at most 5,000 runs. It can then have fewer runs than its limit, or none, although next_cursor leads to more runs.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/runs (the `ListRuns` operationId).
@@ -7011,6 +7017,8 @@ func (c *ClientWithResponses) ListAdoptionsWithResponse(ctx context.Context, par
 }
 
 // ListRunsWithResponse List runs, newest first
+//
+// With text, or with two of project, datacenter, signer, script and deployment, a page reads at most 5,000 runs. It can then have fewer runs than its limit, or none, although next_cursor leads to more runs.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -130,6 +130,21 @@ func (r failureRow) Command() string {
 	return "writ explain " + string(r.Code)
 }
 
+// byOutcome reports whether a filter selects runs by a text or by their failure.
+func byOutcome(f ledger.RunFilter) bool { return f.Text != "" || f.Failure != "" || f.Operation != "" }
+
+// isSearch reports whether a page of the list may be short or empty although it has a next page: the ledger has a list
+// for one of these conditions, and not for two of them.
+func isSearch(f ledger.RunFilter) bool {
+	n := 0
+	for _, is := range []bool{len(f.Projects) > 0, f.Datacenter != "", f.Signer != "", f.Script != "", f.Deployment != ""} {
+		if is {
+			n++
+		}
+	}
+	return n > 1 || byOutcome(f)
+}
+
 // narrow reports whether a filter has conditions besides projects and states.
 func narrow(f ledger.RunFilter) bool {
 	return f.Datacenter != "" || f.Failure != "" || !f.Since.IsZero() || !f.WithoutLogs ||

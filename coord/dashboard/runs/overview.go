@@ -146,8 +146,8 @@ func (d *ListPages) search(ctx context.Context, own *url.URL) (elsewhere string,
 	if err != nil {
 		return "", err
 	}
-	signed, err := d.Ledger.Runs(ctx, ledger.RunFilter{Projects: projects, Signer: text}, ledger.Page{Limit: 1})
-	if err != nil || len(signed.Items) > 0 {
+	signed, err := d.Ledger.CountRuns(ctx, ledger.RunFilter{Projects: projects, Signer: text})
+	if err != nil || len(signed) > 0 {
 		return "", err
 	}
 	if idPrefix.MatchString(text) {

@@ -31,15 +31,26 @@ func (o overview) HTML(p *page.Page) Node {
 				TBody(p.Part("runs"), Mark("hold"))),
 			P(Class("empty"), o.empty()),
 			Div(p.Part("pager")),
-			When(o.Filter.Text != "", func() Node {
-				return P(Class("sub"), Text(fmt.Sprintf("A page searches %d runs, and the numbers are of the newest %d.",
-					ledger.MaxExamined, ledger.MaxExamined)))
-			}),
+			With(limitsOf(o.Filter), func(text string) Node { return P(Class("sub"), Text(text)) }),
 			With(o.WithLogs, func(address string) Node {
 				return P(Class("sub"), Text("Runs that only read logs are omitted. "), A(Href(address), Text("Show them")))
 			}),
 			page.CommandList(o.Commands)),
 	}
+}
+
+// limitsOf describes the limits of the list and of the numbers of runs, or returns "".
+func limitsOf(f ledger.RunFilter) (text string) {
+	if isSearch(f) {
+		text = fmt.Sprintf("A page searches %d runs. ", ledger.MaxExamined)
+	}
+	switch {
+	case byOutcome(f):
+		text += fmt.Sprintf("The numbers are of the newest %d runs.", ledger.MaxExamined)
+	case f.Script != "" || f.Deployment != "" || !f.Since.IsZero():
+		text += fmt.Sprintf("The numbers are of the newest %d ended runs, and of all open ones.", ledger.MaxExamined)
+	}
+	return text
 }
 
 // heading describes the runs of the list.
@@ -66,7 +77,7 @@ func (o overview) heading() string {
 func (o overview) empty() Node {
 	if o.Filtered() {
 		none := "No run matches. "
-		if o.Filter.Text != "" {
+		if isSearch(o.Filter) {
 			none = "None of these runs matches. "
 		}
 		return Group{Text(none), A(Href(o.All), Text("Show all"))}

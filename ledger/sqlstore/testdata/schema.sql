@@ -20,6 +20,16 @@ CREATE TABLE datacenters (
 	body TEXT NOT NULL
 );
 
+CREATE TABLE ended_counts (
+	project TEXT NOT NULL,
+	state TEXT NOT NULL,
+	datacenter TEXT NOT NULL,
+	signer TEXT NOT NULL,
+	logs_only BOOLEAN NOT NULL,
+	runs BIGINT NOT NULL,
+	PRIMARY KEY (project, state, datacenter, signer, logs_only)
+);
+
 CREATE TABLE events (
 	id BIGINT PRIMARY KEY,
 	datacenter TEXT NOT NULL,
@@ -129,32 +139,32 @@ CREATE INDEX runs_by_datacenter ON runs (datacenter, created, id);
 
 CREATE INDEX runs_by_deployment ON runs (deployment, created, id) WHERE deployment <> '';
 
-CREATE INDEX runs_by_failure ON runs (created, failure, failed_operation, project) WHERE failure <> '';
+CREATE INDEX runs_by_failure ON runs (created, failure, failed_operation, project, logs_only) WHERE failure <> '';
 
 CREATE INDEX runs_by_project ON runs (project, created, id);
 
-CREATE INDEX runs_by_script ON runs (script, created, id);
+CREATE INDEX runs_by_script ON runs (script, created, id, signer, logs_only);
 
 CREATE INDEX runs_by_signer ON runs (signer, created, id);
 
 CREATE INDEX runs_ended ON runs (ended, id) WHERE ended > 0;
 
-CREATE INDEX runs_ended_by_datacenter ON runs (datacenter, state, created, id, project, logs_only, ended)
+CREATE INDEX runs_ended_by_datacenter ON runs (datacenter, state, created, id, logs_only, failure, failed_operation, ended)
 	WHERE ended > 0;
 
-CREATE INDEX runs_ended_by_deployment ON runs (deployment, state, created, id)
+CREATE INDEX runs_ended_by_deployment ON runs (deployment, state, created, id, project, logs_only, failure, failed_operation, ended)
 	WHERE ended > 0 AND deployment <> '';
 
-CREATE INDEX runs_ended_by_project ON runs (project, state, created, id, logs_only, ended)
+CREATE INDEX runs_ended_by_project ON runs (project, state, created, id, logs_only, failure, failed_operation, ended)
 	WHERE ended > 0;
 
-CREATE INDEX runs_ended_by_script ON runs (script, state, created, id)
+CREATE INDEX runs_ended_by_script ON runs (script, state, created, id, project, signer, logs_only, failure, failed_operation, ended)
 	WHERE ended > 0;
 
-CREATE INDEX runs_ended_by_signer ON runs (signer, state, created, id, project, logs_only, ended)
+CREATE INDEX runs_ended_by_signer ON runs (signer, state, created, id, logs_only, failure, failed_operation, ended)
 	WHERE ended > 0;
 
-CREATE INDEX runs_ended_by_state ON runs (state, created, id)
+CREATE INDEX runs_ended_by_state ON runs (state, created, id, project, logs_only, ended)
 	WHERE ended > 0;
 
 CREATE INDEX runs_newest ON runs (created, id);

@@ -187,7 +187,7 @@ func (h *history) lists(ctx context.Context, s *served) (all []ListReport, err e
 	return all, nil
 }
 
-// historyAddresses are lists of the API, with 50 items a page, and pages of the dashboard. No run of signer-3 or of
+// historyAddresses are lists of the API, with 50 items a page, pages of the dashboard, and metrics. No run of signer-3 or of
 // web-7.tengo has failed.
 var historyAddresses = []string{
 	"/v1/runs?limit=50",
@@ -202,18 +202,28 @@ var historyAddresses = []string{
 	"/v1/runs?limit=50&signer=signer-3&state=failed",
 	"/v1/runs?limit=50&script=web-7.tengo&state=failed",
 	"/v1/runs?limit=50&script=web-7.tengo&signer=nobody",
+	"/v1/runs?limit=50&project=PROJECT&signer=signer-3",
+	"/v1/runs?limit=50&datacenter=DATACENTER&signer=nobody",
+	"/v1/runs?limit=50&script=web-7.tengo&deployment=deployment-78",
 	"/v1/runs?limit=50&text=web-7",
 	"/v1/runs?limit=50&text=NODE_LOST",
 	"/v1/runs?limit=50&text=nothing",
+	"/v1/runs?limit=50&text=nothing&script=web-7.tengo",
 	"/v1/runs/RUN",
 	"/",
 	"/?state=failed",
 	"/?signer=signer-3",
+	"/?script=web-7.tengo",
+	"/?script=web-7.tengo&signer=signer-3",
+	"/?datacenter=DATACENTER",
+	"/?failure=NODE_LOST&since=2160h",
 	"/?text=nothing",
 	"/deployments",
 	"/failures?since=2160h",
+	"/failures?since=2160h&project=PROJECT",
 	"/runs/RUN",
 	"/runs/RUN/timeline",
+	"/metrics",
 }
 
 // expand replaces the words of an address by ids.

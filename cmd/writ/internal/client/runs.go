@@ -91,20 +91,18 @@ func runWith(ctx context.Context, c *Client, prefix string) (writ.RunID, error) 
 
 // newestRun returns the newest run of the context's project, or of all projects that the user may read.
 func newestRun(ctx context.Context, c *Client) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx,
-		&api.ListRunsParams{Project: api.Given(c.Context.Project), Limit: api.Given(1)}))
+	runs, _, err := c.Runs.List(ctx, api.ListRunsParams{Project: api.Given(c.Context.Project)}, 1)
 	switch {
 	case err != nil:
 		return "", err
-	case len(page.Items) == 0:
+	case len(runs) == 0:
 		return "", writ.Errorf(writ.CodeNotFound, "cannot resolve %s: no run exists yet", LastRun).
 			WithHint("`writ submit FILE` makes one")
-	case !page.Items[0].ID.Valid():
-		return "", writ.Errorf(writ.CodeUnverified, "the coordinator answers with an invalid run id %q",
-			page.Items[0].ID).
+	case !runs[0].ID.Valid():
+		return "", writ.Errorf(writ.CodeUnverified, "the coordinator answers with an invalid run id %q", runs[0].ID).
 			WithHint("use another coordinator with --server, and inform the operator of this one")
 	}
-	return page.Items[0].ID, nil
+	return runs[0].ID, nil
 }
 
 // lastRun is the stored record of the last submission.
