@@ -184,7 +184,15 @@ func (h workHandlers) GetValues(
 	if err := checkAfter(after); err != nil {
 		return nil, err
 	}
-	values, err := h.c.live.Values(ctx, r.Run, after, api.Value(r.Params.Limit))
+	limit := 0 // all calls
+	if r.Params.Limit != nil {
+		page, err := pageOf(r.Params.Limit, nil)
+		if err != nil {
+			return nil, err
+		}
+		limit = page.Limit
+	}
+	values, err := h.c.live.Values(ctx, r.Run, after, limit)
 	return apiserver.GetValues200JSONResponse(values), err
 }
 

@@ -156,7 +156,7 @@ func (db *DB) Using(index string) string {
 
 // SortsParts reports whether each part of a UNION ALL needs its own ORDER BY and LIMIT, so that the database merges the
 // parts instead of sorting all their rows. SQLite merges parts without them, and would sort parts with them.
-func (db *DB) SortsParts() bool { return db.server != nil }
+func SortsParts(db *DB) bool { return db.server != nil }
 
 // Query runs a read-only query. The caller closes the rows.
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {

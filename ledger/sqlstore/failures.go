@@ -15,7 +15,7 @@ var failing = []ledger.State{
 
 // Failures groups the selected runs by code and operation, among the newest ledger.MaxExamined failed runs.
 func (s *runTable) Failures(ctx context.Context, filter ledger.RunFilter, max int) ([]ledger.Failures, error) {
-	q, err := s.groupFailures(ctx, filter, maxExamined)
+	q, err := groupFailures(ctx, s.db, filter, maxExamined)
 	if err != nil {
 		return nil, err
 	}
@@ -31,26 +31,26 @@ func (s *runTable) Failures(ctx context.Context, filter ledger.RunFilter, max in
 
 // groupFailures builds the query of Failures without its order. It reads the newest `most` failed runs. The index of all
 // failed runs has no names, so a filter with a name uses the index of the name and of the states of failed runs.
-func (s *runTable) groupFailures(ctx context.Context, filter ledger.RunFilter, most int) (*query, error) {
+func groupFailures(ctx context.Context, db *sqldb.DB, filter ledger.RunFilter, most int) (*query, error) {
 	const columns, groups = "failure, failed_operation, COUNT(*), MAX(created)", "failure, failed_operation"
 	named := len(names(filter)) > 0 || len(filter.Projects) > 0 || filter.Script+filter.Deployment+filter.Prefix != ""
 	if named && len(filter.States) == 0 {
 		filter.States = failing
 	}
-	d, err := s.divide(ctx, filter)
+	d, err := divisionOf(ctx, db, filter)
 	if err != nil {
 		return nil, err
 	}
 	d.failed = true
 	if named || len(filter.States) > 0 {
-		return s.newest(columns, groups, d, most)
+		return d.newest(db, columns, groups, most)
 	}
 	d.moveLogs()
 	read := "created, " + groups
 	if filter.Text != "" { // a text also selects by calls
 		read += ", id"
 	}
-	q := selectFrom("SELECT " + columns + " FROM (SELECT " + d.examined(read) + " FROM runs" + s.db.Using("runs_by_failure"))
+	q := selectFrom("SELECT " + columns + " FROM (SELECT " + d.examined(read) + " FROM runs" + db.Using("runs_by_failure"))
 	selectRuns(q, d.listed)
 	q.and("failure <> ''")
 	q.add("\nORDER BY created DESC")

@@ -57,11 +57,11 @@ func TestRunListsReadOnlyListedRuns(t *testing.T) {
 		"silent":                        {ledger.RunFilter{Silent: time.Now(), WithoutLogs: true}, "runs_open_by_state (state=?", 3},
 	} {
 		for _, cursor := range []string{"", cursor(int64(1), "id")} {
-			d, err := s.divide(t.Context(), tt.filter)
+			d, err := divisionOf(t.Context(), s.db, tt.filter)
 			if err != nil || d.isSearch() {
 				t.Fatalf("the list %s is a search: %+v, %v", name, d, err)
 			}
-			q, err := s.listRuns(d, ledger.Page{Cursor: cursor}, nil)
+			q, err := d.list(s.db, ledger.Page{Cursor: cursor}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,18 +128,18 @@ func TestSearchesReadOneIndexInOrder(t *testing.T) {
 			for _, oldest := range []bool{false, true} {
 				for _, cursor := range []string{"", cursor(int64(1), "id")} {
 					filter.Oldest, filter.WithoutLogs = oldest, true
-					d, err := s.divide(t.Context(), filter)
+					d, err := divisionOf(t.Context(), s.db, filter)
 					if err != nil || !d.isSearch() {
 						t.Fatalf("%s: %+v is no search, %v", name, d, err)
 					}
-					last, err := s.lastExamined(d, ledger.Page{Cursor: cursor}, 5)
+					last, err := d.lastExamined(s.db, ledger.Page{Cursor: cursor}, 5)
 					if err != nil {
 						t.Fatal(err)
 					}
 					if plan := planOf(t, s, last); len(plan) != 1 || !strings.Contains(plan[0], "COVERING INDEX "+index) {
 						t.Errorf("%s: the end of a page is read by %q", name, plan)
 					}
-					list, err := s.listRuns(d, ledger.Page{Cursor: cursor}, &place{1, "id"})
+					list, err := d.list(s.db, ledger.Page{Cursor: cursor}, &place{1, "id"})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -173,13 +173,13 @@ func TestPostgreSQLMergesParts(t *testing.T) {
 	}
 	ended := []ledger.State{ledger.State(writ.RunFailed), ledger.State(writ.RunSucceeded)}
 	for _, filter := range []ledger.RunFilter{{States: ended}, {States: ended, Projects: []writ.ProjectID{"p0", "p1"}}} {
-		d, err := s.divide(t.Context(), filter)
+		d, err := divisionOf(t.Context(), s.db, filter)
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err1 := s.listRuns(d, ledger.Page{}, nil)
-		last, err2 := s.lastExamined(d, ledger.Page{}, 500)
-		count, err3 := s.newest("project, state, COUNT(*)", "project, state", d, 500)
+		list, err1 := d.list(s.db, ledger.Page{}, nil)
+		last, err2 := d.lastExamined(s.db, ledger.Page{}, 500)
+		count, err3 := d.newest(s.db, "project, state, COUNT(*)", "project, state", 500)
 		if err := errors.Join(err1, err2, err3); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestFailuresReadOnlyFailedRuns(t *testing.T) {
 		"of a project": {ledger.RunFilter{Projects: []writ.ProjectID{"p0"}}, "COVERING INDEX runs_ended_by_project (project=? AND state=?", 4},
 		"of a script":  {ledger.RunFilter{Script: "script-1.tengo", Signer: "signer-1"}, "COVERING INDEX runs_ended_by_script (script=? AND state=?", 4},
 	} {
-		q, err := s.groupFailures(t.Context(), tt.filter, 5)
+		q, err := groupFailures(t.Context(), s.db, tt.filter, 5)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/sqldb"
 	"writ/ledger"
 )
 
@@ -28,10 +29,10 @@ type place struct {
 	id      string
 }
 
-// listRuns builds the query for a page of runs and one more row. If end is set, the page ends there.
-func (s *runTable) listRuns(d division, p ledger.Page, end *place) (*query, error) {
+// list builds the query for a page of runs and one more row. If end is set, the page ends there.
+func (d division) list(db *sqldb.DB, p ledger.Page, end *place) (*query, error) {
 	q := selectFrom("")
-	err := s.addParts(q, runColumns, d, p.Cursor, limit(p)+1, func() {
+	err := d.addParts(db, q, runColumns, p.Cursor, limit(p)+1, func() {
 		if end != nil {
 			q.and("(created, id) "+comparison(!d.listed.Oldest)+"= (?, ?)", end.created, end.id)
 		}
@@ -42,11 +43,11 @@ func (s *runTable) listRuns(d division, p ledger.Page, end *place) (*query, erro
 }
 
 // addParts adds a query for columns of the listed runs after a cursor, in the order of the list. The caller adds a LIMIT
-// of at most `most`. The columns must have created and id. more adds conditions. No index has the runs of several states or projects in the order of their
-// creation. The query therefore has one part for each state and project. The database merges the parts and reads no more
-// rows than the reader of the result.
-func (s *runTable) addParts(
-	q *query, columns string, d division, cursor string, most int, more func(),
+// of at most `most`. The columns must have created and id. more adds conditions. No index has the runs of several states
+// or projects in the order of their creation. The query therefore has one part for each state and project. The database
+// merges the parts and reads no more rows than the reader of the result.
+func (d division) addParts(
+	db *sqldb.DB, q *query, columns, cursor string, most int, more func(),
 ) error {
 	var created int64
 	var id string
@@ -56,7 +57,7 @@ func (s *runTable) addParts(
 		}
 	}
 	parts := partsOf(d.listed)
-	sorts := len(parts) > 1 && s.db.SortsParts()
+	sorts := len(parts) > 1 && sqldb.SortsParts(db)
 	for i, part := range parts {
 		if i > 0 {
 			q.add("\nUNION ALL\n")
@@ -66,7 +67,7 @@ func (s *runTable) addParts(
 		}
 		q.add(columns)
 		if index := indexOf(part); index != "" {
-			q.add(s.db.Using(index))
+			q.add(db.Using(index))
 		}
 		q.where = false
 		selectRuns(q, part)

@@ -59,17 +59,17 @@ func (s *runTable) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.P
 func (s *runTable) runs(
 	ctx context.Context, filter ledger.RunFilter, p ledger.Page, most int,
 ) (list ledger.List[ledger.Run], err error) {
-	d, err := s.divide(ctx, filter)
+	d, err := divisionOf(ctx, s.db, filter)
 	if err != nil {
 		return list, err
 	}
 	var end *place
 	if d.isSearch() {
-		if end, err = s.pageEnd(ctx, d, p, most); err != nil {
+		if end, err = d.pageEnd(ctx, s.db, p, most); err != nil {
 			return list, err
 		}
 	}
-	q, err := s.listRuns(d, p, end)
+	q, err := d.list(s.db, p, end)
 	if err != nil {
 		return list, err
 	}
@@ -127,7 +127,7 @@ func (s *runTable) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledg
 func (s *runTable) countRuns(ctx context.Context, filter ledger.RunFilter, most int) (ledger.RunCounts, error) {
 	counts := ledger.RunCounts{}
 	if filter.Text+string(filter.Failure)+filter.Operation != "" {
-		return counts, s.countNewest(ctx, counts, filter, most)
+		return counts, countNewest(ctx, s.db, counts, filter, most)
 	}
 	if open := countOpen(filter); open != nil {
 		if err := addCounts(ctx, s.db, counts, open); err != nil {
@@ -142,7 +142,7 @@ func (s *runTable) countRuns(ctx context.Context, filter ledger.RunFilter, most 
 		return counts, addCounts(ctx, s.db, counts, sumEnded(filter))
 	}
 	filter.States = ended
-	return counts, s.countNewest(ctx, counts, filter, most)
+	return counts, countNewest(ctx, s.db, counts, filter, most)
 }
 
 // addCounts adds the numbers that a query returns.

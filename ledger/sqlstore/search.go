@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/internal/clip"
+	"writ/internal/sqldb"
 	"writ/ledger"
 )
 
@@ -114,8 +115,8 @@ func names(filter ledger.RunFilter) (all []name) {
 	return all
 }
 
-// divide divides a filter. Of several names, the index has the one with the fewest runs.
-func (s *runTable) divide(ctx context.Context, filter ledger.RunFilter) (division, error) {
+// divisionOf divides a filter. Of several names, the index has the one with the fewest runs.
+func divisionOf(ctx context.Context, db *sqldb.DB, filter ledger.RunFilter) (division, error) {
 	choice := names(filter)
 	switch {
 	case len(choice) == 0:
@@ -123,7 +124,7 @@ func (s *runTable) divide(ctx context.Context, filter ledger.RunFilter) (divisio
 	case len(choice) == 1 || filter.Script+filter.Deployment+filter.Prefix != "" || onlyOpen(filter):
 		return divide(filter, choice[0]), nil
 	}
-	fewest, err := fewestEnded(ctx, s.db, filter, choice)
+	fewest, err := fewestEnded(ctx, db, filter, choice)
 	return divide(filter, fewest), err
 }
 
@@ -197,11 +198,11 @@ func (d division) andRest(q *query) {
 }
 
 // newest builds a query that groups the newest `most` listed runs, if they also match the rest.
-func (s *runTable) newest(columns, groups string, d division, most int) (*query, error) {
+func (d division) newest(db *sqldb.DB, columns, groups string, most int) (*query, error) {
 	d.moveLogs()
 	d.listed.Oldest = false
 	q := selectFrom("SELECT " + columns + " FROM (")
-	err := s.addParts(q, "SELECT "+d.examined("id, created, "+groups)+" FROM runs", d, "", most, func() {})
+	err := d.addParts(db, q, "SELECT "+d.examined("id, created, "+groups)+" FROM runs", "", most, func() {})
 	d.endNewest(q, groups, most)
 	return q, err
 }
@@ -234,37 +235,37 @@ func (d division) examined(columns string) string {
 }
 
 // countNewest counts the runs that a filter selects among the newest `most` listed runs.
-func (s *runTable) countNewest(
-	ctx context.Context, to ledger.RunCounts, filter ledger.RunFilter, most int,
+func countNewest(
+	ctx context.Context, db *sqldb.DB, to ledger.RunCounts, filter ledger.RunFilter, most int,
 ) error {
-	d, err := s.divide(ctx, filter)
+	d, err := divisionOf(ctx, db, filter)
 	if err != nil {
 		return err
 	}
-	q, err := s.newest("project, state, COUNT(*)", "project, state", d, most)
+	q, err := d.newest(db, "project, state, COUNT(*)", "project, state", most)
 	if err != nil {
 		return err
 	}
-	return addCounts(ctx, s.db, to, q)
+	return addCounts(ctx, db, to, q)
 }
 
 // lastExamined builds the query for the place of the last run that a page of a search reads. It has no row if the page
 // reads all runs that follow. It reads only entries of an index.
-func (s *runTable) lastExamined(d division, p ledger.Page, most int) (*query, error) {
+func (d division) lastExamined(db *sqldb.DB, p ledger.Page, most int) (*query, error) {
 	q := selectFrom("")
-	err := s.addParts(q, "SELECT created, id FROM runs", d, p.Cursor, most, func() {})
+	err := d.addParts(db, q, "SELECT created, id FROM runs", p.Cursor, most, func() {})
 	q.add("\nLIMIT 1 OFFSET ?", most-1)
 	return q, err
 }
 
 // pageEnd returns the place of the last run that a page of a search reads, or nil.
-func (s *runTable) pageEnd(ctx context.Context, d division, p ledger.Page, most int) (*place, error) {
-	q, err := s.lastExamined(d, p, most)
+func (d division) pageEnd(ctx context.Context, db *sqldb.DB, p ledger.Page, most int) (*place, error) {
+	q, err := d.lastExamined(db, p, most)
 	if err != nil {
 		return nil, err
 	}
 	var end place
-	err = s.db.QueryRow(ctx, q.String(), q.args...).Scan(&end.created, &end.id)
+	err = db.QueryRow(ctx, q.String(), q.args...).Scan(&end.created, &end.id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -132,7 +132,7 @@ func TestPagesOfASearchAreBounded(t *testing.T) {
 // The numbers of failures are those of the newest failed runs.
 func TestGroupsOfFailuresAreBounded(t *testing.T) {
 	s, _ := withRuns(t, 60) // each fifth has failed
-	q, err := s.groupFailures(t.Context(), ledger.RunFilter{}, 7)
+	q, err := groupFailures(t.Context(), s.db, ledger.RunFilter{}, 7)
 	if err != nil {
 		t.Fatal(err)
 	}

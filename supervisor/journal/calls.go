@@ -128,7 +128,7 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
 // CallsAfter returns the calls of a run after seq, in order. It returns RECORD_FORGED if one of them is missing, except
 // for the last ones.
 func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
-	calls, err := tx.calls(callsOf, string(run), seq)
+	calls, err := tx.calls(callsOf, string(run), min(seq, MaxCalls)) // a sum with a larger number may overflow
 	if err == nil {
 		err = inOrder(tx, calls, run, seq)
 	}
