@@ -128,14 +128,7 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
 // CallsAfter returns the calls of a run after seq, in order. It returns RECORD_FORGED if one of them is missing, except
 // for the last ones.
 func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
-	calls, err := tx.calls(callsOf, string(run), min(seq, MaxCalls)) // a sum with a larger number may overflow
-	if err == nil {
-		err = inOrder(tx, calls, run, seq)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return calls, nil
+	return withoutGaps(tx, run, seq, callsOf, string(run), min(seq, MaxCalls)) // a sum with a larger number may overflow
 }
 
 // NextCalls returns at most max calls of a run after seq, or all if max is 0, like CallsAfter.
@@ -143,27 +136,25 @@ func NextCalls(tx *Tx, run *Run, seq, max int) ([]*Call, error) {
 	if last := int(slotsOf(run.number)*slotCalls) - 1; max <= 0 || max > last || seq > last-max {
 		return tx.CallsAfter(run.ID, seq)
 	}
-	calls, err := tx.calls(callsBetween, place(run.number, seq), place(run.number, seq+max))
-	if err == nil {
-		err = inOrder(tx, calls, run.ID, seq)
-	}
+	return withoutGaps(tx, run.ID, seq, callsBetween, place(run.number, seq), place(run.number, seq+max))
+}
+
+// withoutGaps returns the calls that query selects. It returns an error unless they are the next calls of the run after
+// seq, without gaps.
+func withoutGaps(tx *Tx, run writ.RunID, seq int, query string, args ...any) ([]*Call, error) {
+	calls, err := tx.calls(query, args...)
 	if err != nil {
 		return nil, err
 	}
-	return calls, nil
-}
-
-// inOrder returns an error unless calls are the calls of a run after seq, without gaps.
-func inOrder(tx *Tx, calls []*Call, run writ.RunID, seq int) error {
 	for i, c := range calls {
 		if c.Run != run {
-			return tx.refuseCall(c.place, isForeign)
+			return nil, tx.refuseCall(c.place, isForeign)
 		}
 		if c.Seq != seq+i+1 {
-			return tx.refuseCall(c.place-int64(c.Seq-seq-i-1), isMissing)
+			return nil, tx.refuseCall(c.place-int64(c.Seq-seq-i-1), isMissing)
 		}
 	}
-	return nil
+	return calls, nil
 }
 
 // CallsOf returns some of the first calls of a run. seqs ascends. It returns RECORD_FORGED if one of them, or a call
@@ -219,10 +210,7 @@ func EachCall(tx *Tx, run *Run, last int, do func(c *Call) error) error {
 // endedCalls returns the calls of a run after seq up to the last one. All of them must exist and must have ended: the
 // database may have restored a row from the time when its call was open.
 func endedCalls(tx *Tx, run *Run, seq, last int) ([]*Call, error) {
-	calls, err := tx.calls(callsBetween, place(run.number, seq), place(run.number, last))
-	if err == nil {
-		err = inOrder(tx, calls, run.ID, seq)
-	}
+	calls, err := withoutGaps(tx, run.ID, seq, callsBetween, place(run.number, seq), place(run.number, last))
 	if err != nil {
 		return nil, err
 	}
