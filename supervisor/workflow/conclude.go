@@ -28,7 +28,7 @@ func (t *writer) conclude() error {
 	case t.run.Stop != nil:
 		return t.end(t.run.StopState)
 	default:
-		if c := t.unhandled(); c != nil {
+		if c := t.firstFailed(); c != nil {
 			t.run.Failure = t.calls.withRootCause(t.run.Handled, writ.Failure{Error: *c.Error, Position: c.Position, Seq: c.Seq})
 			return t.end(writ.RunFailed)
 		}
@@ -47,7 +47,7 @@ func ends(t *Step) bool {
 
 // survey is the knowledge about the calls that the list of a long run lacks, which the end of the run needs.
 type survey struct {
-	failed  unhandled
+	failed  unhandled // of the first calls
 	results *journal.Results
 }
 
@@ -57,7 +57,7 @@ func newSurvey(ctx context.Context, j *journal.Journal, t *Step) error {
 	if t.calls.first == 0 || t.run.State.Ended() || !ends(t) {
 		return nil
 	}
-	s := &survey{failed: newUnhandled(t.run.Handled)}
+	s := &survey{failed: unhandled{read: t.run.Handled}}
 	err := j.Read(ctx, func(tx *journal.Tx) (err error) {
 		if s.results, err = journal.NewResults(tx, t.run.ID); err != nil {
 			return err
@@ -70,11 +70,7 @@ func newSurvey(ctx context.Context, j *journal.Journal, t *Step) error {
 		if err != nil {
 			return err
 		}
-		failed := s.failed
-		for _, c := range t.calls.all {
-			failed.add(c)
-		}
-		c := failed.first()
+		c := s.failed.with(t.calls.all)
 		if c != nil && c.Seq <= t.calls.first {
 			t.calls.old[c.Seq] = c
 		}
@@ -89,16 +85,12 @@ func newSurvey(ctx context.Context, j *journal.Journal, t *Step) error {
 // surveyed reports whether the step has a survey that its own results do not change.
 func (t *writer) surveyed() bool { return t.survey != nil && !t.early }
 
-// unhandled returns the call that fails the run.
-func (t *writer) unhandled() *journal.Call {
-	failed := newUnhandled(t.run.Handled)
+// firstFailed returns the call that fails the run, or nil.
+func (t *writer) firstFailed() *journal.Call {
 	if t.survey != nil {
-		failed = t.survey.failed
+		return t.survey.failed.with(t.calls.all)
 	}
-	for _, c := range t.calls.all {
-		failed.add(c)
-	}
-	return failed.first()
+	return unhandled{read: t.run.Handled}.with(t.calls.all)
 }
 
 // results returns the digest of all results of the run.
@@ -229,22 +221,14 @@ func (k causes) of(c *journal.Call) *journal.Call {
 // unhandled finds the call that fails the run: the first failed call whose error the script did not read. It prefers
 // calls that did not fail because of another call.
 type unhandled struct {
-	read            map[int]bool
+	read            []int // see journal.Run.Handled
 	found, follower *journal.Call
-}
-
-func newUnhandled(handled []int) unhandled {
-	u := unhandled{read: make(map[int]bool, len(handled))}
-	for _, seq := range handled {
-		u.read[seq] = true
-	}
-	return u
 }
 
 // add adds the next call of the run. It ignores open calls, which a stopped run may have.
 func (u *unhandled) add(c *journal.Call) {
 	switch {
-	case u.found != nil || !c.State.Ended() || c.State == writ.CallSucceeded || u.read[c.Seq]:
+	case u.found != nil || !c.State.Ended() || c.State == writ.CallSucceeded || isHandled(u.read, c.Seq):
 	case c.Error.Code != writ.CodeDependencyFailed:
 		u.found = c
 	case u.follower == nil:
@@ -252,8 +236,13 @@ func (u *unhandled) add(c *journal.Call) {
 	}
 }
 
-// first returns the call, or nil.
-func (u *unhandled) first() *journal.Call { return cmp.Or(u.found, u.follower) }
+// with returns the call that fails the run if these are its last calls, or nil.
+func (u unhandled) with(last []*journal.Call) *journal.Call {
+	for _, c := range last {
+		u.add(c)
+	}
+	return cmp.Or(u.found, u.follower)
+}
 
 // handledCause returns the first cause of a failed call if the script has read its error, else nil.
 func handledCause(calls *callList, failed *journal.Call, handled []int) *journal.Call {
