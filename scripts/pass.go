@@ -146,9 +146,9 @@ type Outcome struct {
 }
 
 // Evaluator runs passes, in this process or safely in child processes. Its methods are safe for concurrent use. The
-// journal of a pass begins after its first inputs.First entries. An
-// error means that there was no pass; it is CodeEvaluatorCrashed if the process died. A failure of the script itself is
-// an Outcome. Plan returns the result of interpreter.PlanOf, which runs in the same process as a pass.
+// journal of a pass begins after its first inputs.First entries. An error means that there was no pass; it is
+// CodeEvaluatorCrashed if the process died. A failure of the script itself is an Outcome. Plan returns the result of
+// interpreter.PlanOf, which runs in the same process as a pass.
 type Evaluator interface {
 	Pass(ctx context.Context, bundle Bundle, inputs Inputs, journal []Entry) (Outcome, error)
 	Plan(ctx context.Context, bundle Bundle, inputs Inputs) (Plan, error)

@@ -53,12 +53,15 @@ type waiter struct {
 	gone    bool        // its context has ended
 }
 
+// loads reports whether the waiter is of class loading.
+func (w *waiter) loads() bool { return w.pass != nil && w.pass.journalState == tooShort }
+
 // loads is the number of waiters of class loading.
 type loads int
 
 // add adds n if w is such a waiter.
 func (l *loads) add(w *waiter, n loads) {
-	if w.pass != nil && w.pass.journalState == tooShort {
+	if w.loads() {
 		*l += n
 	}
 }
@@ -72,7 +75,7 @@ func (a *admission) class(w *waiter) class {
 		return slow
 	case w.program == writ.Digest{}:
 		return quick
-	case w.pass != nil && w.pass.journalState == tooShort:
+	case w.loads():
 		return loading
 	case w.plan && costs.plan(w.program, w.size) > roundTime, costs.slow(w.program), w.pass != nil && w.pass.stops > 1,
 		w.pass != nil && w.pass.request.Inputs.First > 0 && a.idle.onlySlowHasJournal(w.pass.request.Run):
@@ -136,7 +139,7 @@ func (a *admission) wait(ctx context.Context, w *waiter) (*slot, error) {
 // push adds a waiter to the queue. Passes that wait for their journals keep their order. The caller holds the lock.
 func (a *admission) push(w *waiter) {
 	a.loads.add(w, 1)
-	if w.pass != nil && w.pass.again && a.class(w) != loading {
+	if w.pass != nil && w.pass.again && !w.loads() {
 		a.line.PushFront(w.project, w)
 	} else {
 		a.line.Push(w.project, w)

@@ -104,7 +104,7 @@ func (a *admission) join(c *child, first *passing, class class) (all []*passing)
 	left := roundTime - takes(first)
 	for len(all) < maxTogether {
 		w, grant, ok := a.line.Next(a.clock(), func(_ string, _ int, w *waiter) bool {
-			return w.pass != nil && !w.pass.alone && w.pass.journalState == enough && takes(w.pass) <= left && a.class(w) != slow &&
+			return w.pass != nil && !w.pass.alone && !w.loads() && takes(w.pass) <= left && a.class(w) != slow &&
 				(c.hasJournal(w.pass.request.Run) || !a.idle.hasJournal(w.pass.request.Run))
 		})
 		if !ok {

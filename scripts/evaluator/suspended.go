@@ -61,7 +61,7 @@ func (s *suspendedPasses) take(run writ.RunID) *suspendedPass {
 func (s *suspendedPasses) put(one *suspendedPass) {
 	one.bytes = one.pass.Memory()
 	most := s.most
-	if s.heap != nil && s.heap() < smallHeap {
+	if s.bytes+one.bytes > most && s.heap != nil && s.heap() < smallHeap { // the heap is read only if it matters
 		most = looseSuspended
 	}
 	if one.pass.Burned() < leastSuspended || one.bytes > most {
@@ -110,7 +110,8 @@ func (s *suspendedPasses) evaluate(
 		before.pass.Drop()
 		before = nil
 	}
-	if before == nil && journal == nil && d.Count > 0 {
+	part := journal == nil && d.Count > 0
+	if before == nil && part {
 		return scripts.Outcome{}, errPart
 	}
 	if before == nil && (c.failure != nil || len(journal) < fewCalls && c.program.Burned() < leastSuspended) {
@@ -123,7 +124,7 @@ func (s *suspendedPasses) evaluate(
 	if before != nil {
 		outcome, next, resumed, err = before.pass.Resume(ctx, logged, d.Entries, d.Count)
 	}
-	if !resumed && journal == nil && d.Count > 0 {
+	if !resumed && part {
 		return scripts.Outcome{}, errPart
 	}
 	if !resumed {
