@@ -40,11 +40,6 @@ func addEnded[ID ~string](ctx context.Context, tx *sqldb.Tx, count string, ids [
 	return tx.Queue(ctx, q.String(), q.args...)
 }
 
-// deleteEmptyCounts deletes the numbers that are 0.
-func deleteEmptyCounts(ctx context.Context, tx *sqldb.Tx) error {
-	return tx.Queue(ctx, `DELETE FROM ended_counts WHERE runs = 0`)
-}
-
 // isCounted reports whether ended_counts has the numbers of the ended runs that a filter selects.
 func isCounted(filter ledger.RunFilter) bool {
 	texts := []string{filter.Prefix, filter.Script, filter.Deployment, filter.Text, string(filter.Failure), filter.Operation}

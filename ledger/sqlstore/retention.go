@@ -168,6 +168,6 @@ func deleteRuns(ctx context.Context, db *sqldb.DB, choose func(tx *sqldb.Tx) ([]
 				return err
 			}
 		}
-		return deleteEmptyCounts(ctx, tx)
+		return tx.Queue(ctx, `DELETE FROM ended_counts WHERE runs = 0`)
 	})
 }

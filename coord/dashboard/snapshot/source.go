@@ -64,8 +64,8 @@ type LiveView interface {
 	// Secrets asks all datacenters, or the datacenter `only`, for the secrets of some projects. An empty list means all
 	// projects. The entry of an unreachable datacenter has an error.
 	Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error)
-	// Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
-	// above `after`.
+	// Values asks the datacenter of a run for its output, and for the arguments and results of its next max calls after
+	// number `after`.
 	Values(ctx context.Context, run writ.RunID, after, max int) (api.RunValues, error)
 	// LogLines asks the datacenter of a run for at most max log lines after line `after`.
 	LogLines(ctx context.Context, run writ.RunID, after, max int) ([]writ.LogLine, error)

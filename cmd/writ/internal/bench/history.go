@@ -187,8 +187,8 @@ func (h *history) lists(ctx context.Context, s *served) (all []ListReport, err e
 	return all, nil
 }
 
-// historyAddresses are lists of the API, with 50 items a page, pages of the dashboard, and metrics. No run of signer-3 or of
-// web-7.tengo has failed.
+// historyAddresses are lists of the API, with 50 items a page, pages of the dashboard, and metrics. No run of signer-3
+// or of web-7.tengo has failed.
 var historyAddresses = []string{
 	"/v1/runs?limit=50",
 	"/v1/runs?limit=50&state=failed",
