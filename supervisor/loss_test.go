@@ -27,7 +27,7 @@ func (s *sim) workingNode(name string) *realNode {
 // does not.
 // How: The supervisor withdraws the jobs of a lost node from its queue and moves only calls whose every delivery it
 // withdrew.
-// Also: TestUndeliveredCallOfLostNodeMoves, TestFailedWithdrawalIsRetried,
+// Also: TestUndeliveredCallOfLostNodeMoves, TestFailedWithdrawalIsRetried, TestWithdrawnCallLeavesRemovedNode,
 // TestDeliveredCallOfLostNodeStays, TestCallForLostNodeWaitsForIt,
 // TestUnstartedNonRepeatableCallMoves, TestUndeliveredCallMovesRepeatedly.
 func TestUnsentCallOfLostNodeMoves(t *testing.T) {
@@ -174,6 +174,53 @@ func TestFailedWithdrawalIsRetried(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lateQueue is a queue that withdraws at once and answers only when answers is closed.
+type lateQueue struct {
+	*memory.Queue
+	answers chan struct{}
+}
+
+func (q *lateQueue) Withdraw(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
+	withdrawn, err := q.Queue.Withdraw(ctx, node, ids...)
+	<-q.answers
+	return withdrawn, err
+}
+
+// The queue may answer about the jobs of a lost node while the node is back for a moment. If the node is removed before
+// it gets another delivery, the call moves: every delivery of it is known to be withdrawn.
+func TestWithdrawnCallLeavesRemovedNode(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.halt()
+		way := &lateQueue{s.queue, make(chan struct{})}
+		s.way = way
+		s.start()
+		n1 := s.workingNode("n1")
+		n1.halt()
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallQueued)
+		time.Sleep(2 * time.Minute) // n1 is lost, and the answer is on its way
+		n1.start()
+		for s.lastAbout(n1.id()).Liveness != writ.LivenessReady {
+			time.Sleep(10 * time.Millisecond)
+		}
+		close(way.answers)
+		time.Sleep(100 * time.Millisecond)
+		if _, calls := s.look(id); calls[0].State != writ.CallQueued || calls[0].Delivery != 1 || calls[0].Withdrawn != 1 {
+			t.Fatalf("call is %s, delivery %d, %d withdrawn; want queued, 1 and 1", calls[0].State, calls[0].Delivery,
+				calls[0].Withdrawn)
+		}
+		n1.halt()
+		s.decide(n1.id(), "remove")
+		n2 := s.realNode("n2")
+		if _, calls := s.wantState(id, writ.RunSucceeded); calls[0].NodeName != "n2" {
+			t.Errorf("call ran on %s, want n2", calls[0].NodeName)
+		}
+		n1.wantEffectsOnce(0)
+		n2.wantEffectsOnce(1)
+		s.wantAwake()
+	})
 }
 
 // A call whose job was received may have begun. It does not move by itself, whether its node reported it or not.

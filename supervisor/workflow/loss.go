@@ -48,6 +48,8 @@ func (t *loss) apply() error {
 			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: "gone"})
 		case n.Gone:
 			err = t.failBegun(c)
+		case neverBegan(c): // withdrawn before, while the node was back for a moment
+			err = t.moveNeverBegun(c)
 		case mayBeWaiting(c):
 			t.out.Stops.Reclaim[node] = append(t.out.Stops.Reclaim[node], mail.DeliveriesOf(c)...)
 		case !waitsForLost(c, *n):
@@ -171,6 +173,11 @@ func (t *loss) moveAway(c *journal.Call, why writ.Reason) error {
 	t.unclaim(c)
 	c.Delivery, c.Withdrawn, c.Started, c.Why = 0, 0, time.Time{}, why
 	return nil
+}
+
+// moveNeverBegun plans the next attempt of a call that its node never received.
+func (t *loss) moveNeverBegun(c *journal.Call) error {
+	return t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
 }
 
 // callsLosingNeeds returns the open calls of the run that lose a need with the lost node, by seq.

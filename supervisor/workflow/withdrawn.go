@@ -40,7 +40,7 @@ func (t *receiver) receiveWithdrawn() error {
 		case t.run.Stop != nil:
 			err = t.fail(c, stoppedState(t.run), t.run.Stop)
 		case IsAway(lost.node) && neverBegan(c):
-			err = lost.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
+			err = lost.moveNeverBegun(c)
 		case IsAway(lost.node) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile
 			t.out.Stops.Reclaim[c.Node] = append(t.out.Stops.Reclaim[c.Node], mail.DeliveriesOf(c)...)
 		}
@@ -57,11 +57,16 @@ func (t *receiver) receiveWithdrawn() error {
 		if !IsAway(lost.node) {
 			continue // the node is back and reports its own jobs
 		}
-		if waitsForLost(c, lost.node) {
+		var err error
+		switch {
+		case neverBegan(c): // an earlier answer reported the withdrawal, while the node was back
+			err = lost.moveNeverBegun(c)
+		case waitsForLost(c, lost.node):
 			lost.waitForLost(c)
-			continue
+		default:
+			err = lost.failBegun(c)
 		}
-		if err := lost.failBegun(c); err != nil {
+		if err != nil {
 			return err
 		}
 	}
