@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 func TestOrderFollowsStateOfJob(t *testing.T) {
@@ -51,6 +52,25 @@ func TestOrderFollowsStateOfJob(t *testing.T) {
 	} {
 		if order, resumes := stopOf(tt.run, tt.call, tt.attempt); order != tt.order || resumes != tt.resumes {
 			t.Errorf("%s: order %d with %d resumes, want %d with %d", name, order, resumes, tt.order, tt.resumes)
+		}
+	}
+}
+
+// The queue is asked again about the jobs of a node that is lost again. The later answer finds no job in the queue,
+// because the first one had withdrawn it.
+func TestLaterAnswerKeepsKnownWithdrawal(t *testing.T) {
+	t.Parallel()
+	for withdrawn, want := range map[int]writ.CallState{0: writ.CallFailed, 1: writ.CallPlanned} {
+		p := newPlanned()
+		p.View.Nodes = oneNode{writ.Node{ID: "n", Name: "n", Liveness: writ.LivenessLost}}
+		c := p.call(t, "volume.create", "v", map[string]any{"size_gib": 1})
+		c.Node, c.NodeName, c.State, c.Delivery, c.Withdrawn = "n", "n", writ.CallQueued, 1, withdrawn
+		r := receiver{p.Step, mail.Mail{MaybeStarted: []writ.JobKey{c.Key()}}}
+		if err := r.receiveWithdrawn(); err != nil {
+			t.Fatal(err)
+		}
+		if c.State != want {
+			t.Errorf("with %d deliveries withdrawn, the call is %s, want %s", withdrawn, c.State, want)
 		}
 	}
 }
