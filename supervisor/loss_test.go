@@ -223,6 +223,28 @@ func TestWithdrawnCallLeavesRemovedNode(t *testing.T) {
 	})
 }
 
+// A run whose call is on a removed node waits for the answer of a slow queue. The watch does not report it.
+func TestRunWaitsForSlowAnswerOfQueue(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.halt()
+		way := &lateQueue{s.queue, make(chan struct{})}
+		s.way = way
+		s.start()
+		n1 := s.workingNode("n1")
+		n1.halt()
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallQueued)
+		s.realNode("n2")
+		s.decide(n1.id(), "remove")
+		time.Sleep(time.Minute)
+		if _, calls := s.look(id); calls[0].State != writ.CallQueued {
+			t.Fatalf("call is %s, want queued", calls[0].State)
+		}
+		close(way.answers)
+		s.wantState(id, writ.RunSucceeded)
+	})
+}
+
 // A call whose job was received may have begun. It does not move by itself, whether its node reported it or not.
 func TestDeliveredCallOfLostNodeStays(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {

@@ -169,7 +169,10 @@ func (s *simulation) finish() {
 	took := time.Since(began)
 	if open := s.watch.open(); len(open) > 0 {
 		for _, r := range open {
-			s.explain(r)
+			s.explain(r.id)
+			r.mu.Lock()
+			s.t.Logf("last answer to the submission of run %s: %v", r.id, r.answer)
+			r.mu.Unlock()
 		}
 	}
 	s.arrive()
@@ -207,11 +210,8 @@ func (s *simulation) end() {
 	s.late.Wait()
 }
 
-// explain logs the state of an open run.
-func (s *simulation) explain(r *simRun) {
-	id := r.id
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// explain logs the state of a run.
+func (s *simulation) explain(id writ.RunID) {
 	_, j, err := s.api.get()
 	if err != nil {
 		s.t.Errorf("run %s is open, without a supervisor", id)
@@ -220,14 +220,15 @@ func (s *simulation) explain(r *simRun) {
 	err = j.Read(s.t.Context(), func(tx *journal.Tx) error {
 		run, err := tx.Run(id)
 		if err != nil || run == nil {
-			s.t.Errorf("run %s is missing in the journal: %v; answer to its submission: %v", id, err, r.answer)
+			s.t.Errorf("run %s is missing in the journal: %v", id, err)
 			return err
 		}
 		calls, err := tx.Calls(id)
 		s.t.Errorf("run %s is %s (%s), accepted %s, waits for %v", id, run.State, run.Why.String(), run.Accepted, run.Waiting)
 		for _, c := range calls {
-			s.t.Logf("  %d %s %s: %s on %s, attempt %d delivery %d, start by %s, %q %v", c.Seq, c.Operation, c.Name, c.State, c.NodeName, c.Attempt, c.Delivery,
-				c.StartBy, c.Why.String(), c.Error)
+			s.t.Logf("  %d %s %s: %s on %s, attempt %d, delivery %d, %d withdrawn, moved at %d, started %s, start by %s, %+v, %q %v", c.Seq,
+				c.Operation, c.Name, c.State, c.NodeName, c.Attempt, c.Delivery, c.Withdrawn, c.Moved, c.Started, c.StartBy, c.Options,
+				c.Why.String(), c.Error)
 		}
 		return err
 	})

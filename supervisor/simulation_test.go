@@ -219,8 +219,9 @@ type simNode struct {
 func simulate(t *testing.T, l life) {
 	s := &simulation{
 		sim: newCluster(t), t: t, seed: l.seed, luck: randomFor(l.seed, "plan"), crashed: make(chan *process, 1000),
-		log: slog.New(&vigilant{slog.DiscardHandler, t}), wall: new(clock), faults: make(map[string]int), resumed: make(map[writ.RunID]int),
+		wall: new(clock), faults: make(map[string]int), resumed: make(map[writ.RunID]int),
 	}
+	s.log = slog.New(&vigilant{slog.DiscardHandler, s})
 	s.lastLog = time.Now()
 	s.clock.set(rightTime)
 	s.wall.set(rightTime)
@@ -235,7 +236,7 @@ func simulate(t *testing.T, l life) {
 	}
 	s.adopt(next)
 	if *simSeed != 0 {
-		s.log = slog.New(&vigilant{slog.NewTextHandler(os.Stderr, nil), t})
+		s.log = slog.New(&vigilant{slog.NewTextHandler(os.Stderr, nil), s})
 	}
 	s.calm.Store(true)
 	s.startSupervisor()
@@ -270,7 +271,7 @@ func (s *simulation) newNode(name, dir string, token identity.Token) *simNode {
 // vigilant is a log that fails the test on one message.
 type vigilant struct {
 	slog.Handler
-	t *testing.T
+	of *simulation
 }
 
 func (v *vigilant) Enabled(ctx context.Context, level slog.Level) bool {
@@ -280,8 +281,14 @@ func (v *vigilant) Enabled(ctx context.Context, level slog.Level) bool {
 func (v *vigilant) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == supervisor.NoWakeUp {
 		text := r.Message
-		r.Attrs(func(a slog.Attr) bool { text += fmt.Sprintf(" %s", a); return true })
-		v.t.Error(text)
+		r.Attrs(func(a slog.Attr) bool {
+			text += fmt.Sprintf(" %s", a)
+			if run, is := a.Value.Any().(writ.RunID); is {
+				v.of.explain(run)
+			}
+			return true
+		})
+		v.of.t.Error(text)
 	}
 	return v.Handler.Handle(ctx, r)
 }

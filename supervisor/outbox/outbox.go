@@ -49,6 +49,7 @@ type Outbox struct {
 	mu         sync.Mutex
 	jobs       map[writ.NodeID][]Job
 	stops      []Stops // sent after the collected jobs
+	sending    []Stops // taken from stops, and not sent completely
 	acks       []mail.Arrival
 	unanswered map[Question]bool
 	wake       wake.Signal // signals jobs or stops
@@ -119,7 +120,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 func (o *Outbox) sendAll(ctx context.Context) {
 	o.mu.Lock()
 	jobs, stops := o.jobs, o.stops
-	o.jobs, o.stops = make(map[writ.NodeID][]Job), nil
+	o.jobs, o.stops, o.sending = make(map[writ.NodeID][]Job), nil, stops
 	o.mu.Unlock()
 	var sending errgroup.Group
 	sending.SetLimit(nodesAtOnce)
@@ -134,8 +135,11 @@ func (o *Outbox) sendAll(ctx context.Context) {
 		})
 	}
 	_ = sending.Wait()
-	for _, s := range stops {
+	for i, s := range stops {
 		o.stop(ctx, s)
+		o.mu.Lock()
+		o.sending = stops[i+1:]
+		o.mu.Unlock()
 	}
 }
 
@@ -181,10 +185,15 @@ func (o *Outbox) Control(ctx context.Context, message writ.Control) {
 	}
 }
 
-// IsUnanswered reports whether the queue has left a question about a run unanswered.
+// IsUnanswered reports whether a question about a run waits for the answer of the queue: it was not asked yet, it is
+// being asked, or the queue left it unanswered.
 func (o *Outbox) IsUnanswered(run writ.RunID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	asks := func(s Stops) bool { return s.Run == run && len(s.Reclaim) > 0 }
+	if slices.ContainsFunc(o.stops, asks) || slices.ContainsFunc(o.sending, asks) {
+		return true
+	}
 	for q := range o.unanswered {
 		if q.Run == run {
 			return true

@@ -37,8 +37,10 @@ type sleepers struct {
 // may not have reached it yet.
 func (s *sleepers) wake(ctx context.Context) error {
 	var confirmed, found []journal.Sleeper
+	// an answer that arrives after the reads of the journal may belong to a question that was open before them
+	asleep := slices.DeleteFunc(s.asleep, s.isAwaited)
 	err := s.journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		if confirmed, err = tx.StillAsleep(s.members.IsMember, s.asleep); err == nil {
+		if confirmed, err = tx.StillAsleep(s.members.IsMember, asleep); err == nil {
 			found, s.looked, err = tx.Sleepers(s.members.IsMember, s.looked, maxSleepers)
 		}
 		return err
@@ -47,8 +49,8 @@ func (s *sleepers) wake(ctx context.Context) error {
 		return fmt.Errorf("find runs without a wake-up: %w", err)
 	}
 	for _, sleeper := range confirmed {
-		if s.mailbox.Knows(sleeper.Run) || s.outbox.IsUnanswered(sleeper.Run) {
-			continue // pending mail or an answer of the queue wakes it
+		if s.isAwaited(sleeper.Run) {
+			continue
 		}
 		s.warnings.Warn("", NoWakeUp, "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
 		s.mailbox.Post(sleeper.Run, mail.Mail{})
@@ -59,4 +61,9 @@ func (s *sleepers) wake(ctx context.Context) error {
 	}
 	s.asleep = slices.Compact(s.asleep)
 	return nil
+}
+
+// isAwaited reports whether pending mail or an answer of the queue will wake a run.
+func (s *sleepers) isAwaited(run writ.RunID) bool {
+	return s.mailbox.Knows(run) || s.outbox.IsUnanswered(run)
 }
