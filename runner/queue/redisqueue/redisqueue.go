@@ -88,7 +88,7 @@ func (q *Queue) init(client *redis.Client, readers int) {
 	client.AddHook(registryHook{})
 	q.prefetchers.access = q.access
 	client.AddHook(&q.prefetchers)
-	client.AddHook(&endHook{client: client, gone: q.deliveries.gone})
+	client.AddHook(&endHook{client: client, gone: q.deliveries.gone, waiting: make(map[string][]*ending)})
 	for _, c := range []*redis.Client{q.client, q.reader} {
 		c.AddHook(refusalHook{&q.refused})
 	}
