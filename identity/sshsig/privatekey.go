@@ -45,6 +45,9 @@ func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.Pri
 		return nil, unusable("the signing key %s is not an ed25519 key: it is %s", path, keyKind(raw)).
 			WithHint("make one with `ssh-keygen -t ed25519`")
 	}
+	if !bytes.Equal(ed25519.NewKeyFromSeed(key.Seed()), key) {
+		return nil, unusable("the signing key %s is damaged: its public part is of another key", path)
+	}
 	return key, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,11 +136,13 @@ func TestLoadKeyRefuses(t *testing.T) {
 		write(t, dir, name, privatePEM(t, good))
 		return write(t, dir, name+"-cert.pub", cert)
 	}
+	mixed := slices.Concat(testKey("alice").Seed(), testKey("bob").Public().(ed25519.PublicKey))
 	cert := certify(t, "forge", "somebody else", nil).PublicKey()
 	tokenCert := ssh.MarshalAuthorizedKey(&ssh.Certificate{Key: securityKey("carol").key, SignatureKey: testPublic("forge"), Signature: &ssh.Signature{}})
 	for name, path := range map[string]string{
 		"missing":          filepath.Join(dir, "missing"),
 		"not ed25519":      write(t, dir, "ecdsa", privatePEM(t, other)),
+		"two keys mixed":   write(t, dir, "mixed", privatePEM(t, ed25519.PrivateKey(mixed))),
 		"no key":           write(t, dir, "text", []byte("hello")),
 		"open to others":   open,
 		"cert of another":  keyWith("a", ssh.MarshalAuthorizedKey(cert)),
@@ -216,11 +219,31 @@ func TestClosedAgentIsAnError(t *testing.T) {
 	wantCode(t, err, writ.CodeKeyUnusable)
 }
 
-func TestSignerNoticesASignatureThatDoesNotVerify(t *testing.T) {
-	s := &signer{key: testPublic("alice"), sign: func([]byte) (*ssh.Signature, error) {
-		return &ssh.Signature{Format: ssh.KeyAlgoED25519, Blob: make([]byte, ed25519.SignatureSize)}, nil
-	}}
-	_, err := s.Sign(ScriptNamespace, []byte("text"))
+// lyingAgent is an agent whose signatures are invalid.
+type lyingAgent struct{ agent.Agent }
+
+func (lyingAgent) Sign(ssh.PublicKey, []byte) (*ssh.Signature, error) {
+	return &ssh.Signature{Format: ssh.KeyAlgoED25519, Blob: make([]byte, ed25519.SignatureSize)}, nil
+}
+
+func TestSignatureOfAgentIsVerified(t *testing.T) {
+	keyring := agent.NewKeyring()
+	alice := testKey("alice")
+	if err := keyring.Add(agent.AddedKey{PrivateKey: &alice}); err != nil {
+		t.Fatal(err)
+	}
+	client, server := net.Pipe()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = agent.ServeAgent(lyingAgent{keyring}, server) // until the pipe is closed
+	}()
+	defer func() { client.Close(); <-served }()
+	s, err := AgentSigner(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Sign(ScriptNamespace, []byte("text"))
 	wantCode(t, err, writ.CodeKeyUnusable)
 }
 

@@ -2,6 +2,7 @@ package redisqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,7 +16,7 @@ import (
 )
 
 // This test fails if the package no longer recognises asynq's scripts.
-func TestTasksAreTakenTogether(t *testing.T) {
+func TestTasksAreTakenAndRemovedTogether(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	q, redis := open(t, server.URL), client(t, server.URL)
@@ -49,8 +50,8 @@ func TestTasksAreTakenTogether(t *testing.T) {
 	}
 	close(release)
 	w.gone(ids...)
-	if scripts := w.called("evalsha") - before - n; scripts > n/2 { // usually one or two
-		t.Errorf("%d scripts take %d tasks", scripts, n)
+	if scripts := w.called("evalsha") - before; scripts > n/2 { // usually two to four
+		t.Errorf("%d scripts take and remove %d tasks", scripts, n)
 	}
 	stop()
 	if err := <-served; err != nil {
@@ -115,12 +116,13 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 	}
 }
 
-// One of the tasks was given to another process meanwhile, and must stay there.
-func TestEndRemovesOnlyAnActiveTask(t *testing.T) {
+// The tasks end together. One of them was given to another process meanwhile, and must stay there.
+func TestEndRemovesOnlyActiveTasks(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	q, admin := open(t, server.URL), client(t, server.URL)
-	for id, list := range map[string]string{"a": "active", "b": "pending"} {
+	ended := make(map[string]chan error)
+	for id, list := range map[string]string{"a": "active", "b": "pending", "c": "active"} {
 		if err := admin.HSet(t.Context(), key(testNode, taskKey+id), "msg", id).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -129,12 +131,39 @@ func TestEndRemovesOnlyAnActiveTask(t *testing.T) {
 		}
 		d, _ := q.deliveries.begin(testNode, id)
 		close(d.done)
-		keys := []string{key(testNode, "active"), key(testNode, "lease"), key(testNode, taskKey+id), key(testNode, "processed:today"), key(testNode, "processed")}
-		err := q.client.EvalSha(t.Context(), "asynq's own", keys, id, 1, 2).Err()
+		ended[id] = make(chan error, 1)
+	}
+	for id, end := range ended {
+		go func() {
+			keys := []string{key(testNode, "active"), key(testNode, "lease"), key(testNode, taskKey+id), key(testNode, "processed:today"), key(testNode, "processed")}
+			end <- q.client.EvalSha(t.Context(), "asynq's own", keys, id, 1, 2).Err()
+		}()
+	}
+	for id, end := range ended {
+		err := <-end
 		there := admin.Exists(t.Context(), key(testNode, taskKey+id)).Val() == 1
 		known := q.deliveries.get(testNode, id) != nil
 		if stays := id == "b"; (err != nil) != stays || there != stays || known != stays {
 			t.Errorf("end of %s: %v; exists: %v, known: %v", id, err, there, known)
 		}
+	}
+}
+
+// A caller whose patience ends leaves its task to the others.
+func TestEndOfOneCallerLeavesTheOthers(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	q := open(t, server.URL)
+	h := &endHook{client: q.client, gone: func(string, string) {}, waiting: make(map[string][]*ending)}
+	e := func(id string) *ending {
+		return &ending{active: key(testNode, "active"), lease: key(testNode, "lease"), task: key(testNode, taskKey+id), id: id, ended: make(chan error, 1)}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.end(over, e("a")); !errors.Is(err, context.Canceled) && !errors.Is(err, errNotActive) {
+		t.Errorf("end = %v", err)
+	}
+	if err := h.end(t.Context(), e("b")); !errors.Is(err, errNotActive) {
+		t.Errorf("end of the other task = %v, want %v", err, errNotActive)
 	}
 }
