@@ -147,11 +147,12 @@ func (s *signer) Sign(namespace Namespace, text []byte) ([]byte, error) {
 		return nil, unusable("the key %s did not sign: %v", ssh.FingerprintSHA256(s.key), err)
 	}
 	armored := Armor(s.key, namespace, value)
-	if !s.remote {
-		return armored, nil
+	signature, err := Parse(namespace, armored) // also checks the size of a certificate
+	if err == nil && s.remote {
+		err = signature.Verify(text)
 	}
-	if _, err := Verify(namespace, text, armored); err != nil {
-		return nil, unusable("the key %s made a signature that does not verify: %v", ssh.FingerprintSHA256(s.key), err)
+	if err != nil {
+		return nil, unusable("the key %s made an invalid signature: %v", ssh.FingerprintSHA256(s.key), err)
 	}
 	return armored, nil
 }
