@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
+	"sync"
 
 	"writ"
 )
@@ -109,11 +111,9 @@ func exact(v reflect.Value) error {
 		}
 		return exact(v.Elem())
 	case reflect.Struct:
-		for _, field := range v.Fields() {
-			if field.CanInterface() { // exported
-				if err := exact(field); err != nil {
-					return err
-				}
+		for _, i := range valueFields(v.Type()) {
+			if err := exact(v.Field(i)); err != nil {
+				return err
 			}
 		}
 	case reflect.Slice:
@@ -147,15 +147,53 @@ func exactMap(v reflect.Value) error {
 	return nil
 }
 
-// mayHoldValues reports whether a type may contain an interface. exact skips all other types, for example the bytes of
-// a []byte.
+// withValues caches the results of valueFields and mayHoldValues by type: nearly all fields hold no value, and an event
+// has some hundred fields.
+var withValues struct{ fields, types sync.Map }
+
+// valueFields returns the indexes of the exported fields of a struct type that may contain an interface.
+func valueFields(t reflect.Type) (fields []int) {
+	if known, ok := withValues.fields.Load(t); ok {
+		return known.([]int)
+	}
+	for i := range t.NumField() {
+		if f := t.Field(i); f.IsExported() && mayHoldValues(f.Type) {
+			fields = append(fields, i)
+		}
+	}
+	withValues.fields.Store(t, fields)
+	return fields
+}
+
+// mayHoldValues reports whether a type may contain an interface. exact skips all other types.
 func mayHoldValues(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Interface, reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:
-		return true
-	default:
+	known, ok := withValues.types.Load(t)
+	if !ok {
+		known = reachesInterface(t, nil)
+		withValues.types.Store(t, known)
+	}
+	return known.(bool)
+}
+
+// reachesInterface is mayHoldValues without its cache. The types in within contain t.
+func reachesInterface(t reflect.Type, within []reflect.Type) bool {
+	if slices.Contains(within, t) {
 		return false
 	}
+	within = append(within, t)
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return reachesInterface(t.Elem(), within)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.IsExported() && reachesInterface(f.Type, within) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // countValues estimates the number of JSON values in a text: its commas and opening brackets outside of strings. A
