@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"writ/internal/lazyregexp"
 )
@@ -54,26 +55,62 @@ var typePattern = lazyregexp.New(`c3NoLWVkMjU1MT|NzaC1lZDI1NTE5|zc2gtZWQyNTUxO`)
 
 // Text replaces the secrets in s.
 func Text(s string) string {
-	if isPlain(s) {
+	if isPlain(s) || harmless.has(s) {
 		return s
 	}
-	return searched(s)
+	hidden := searched(s)
+	if hidden == s {
+		harmless.add(s)
+	}
+	return hidden
 }
 
-// maxPlainName is the longest name that cannot be a secret. The shortest tokens of tokenForms have 13 characters.
-const maxPlainName = 12
+// harmless holds short texts without a secret that were searched before: the messages and names in a log repeat.
+var harmless = knownTexts{texts: make(map[string]bool)}
+
+// knownTexts is a bounded set of short texts.
+type knownTexts struct {
+	mu    sync.RWMutex
+	texts map[string]bool
+}
+
+// A set of knownTexts holds at most maxKnown texts of at most maxKnownText bytes. It is emptied when it is full.
+const maxKnown, maxKnownText = 1000, 100
+
+func (k *knownTexts) has(s string) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.texts[s]
+}
+
+func (k *knownTexts) add(s string) {
+	if len(s) > maxKnownText {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.texts) >= maxKnown {
+		clear(k.texts)
+	}
+	k.texts[strings.Clone(s)] = true
+}
+
+// maxPlainName is the longest name that cannot be a secret: the shortest tokens of tokenForms have 13 characters.
+// maxPlainID is the longest id of lower-case letters and digits that cannot be a secret: such tokens have 36 characters.
+const maxPlainName, maxPlainID = 12, 32
 
 // isPlain reports whether s needs no search, because no pattern matches texts of its characters: an id, a time, an IP
 // address, a number or a short name. Most attributes of a log are plain, and a search takes about 0.1 ms.
 func isPlain(s string) bool {
-	numeric, name := true, len(s) <= maxPlainName
-	for i := 0; i < len(s) && (numeric || name); i++ {
+	numeric, id, name := true, len(s) <= maxPlainID, len(s) <= maxPlainName
+	for i := 0; i < len(s) && (numeric || id || name); i++ {
 		c := s[i]
-		digit := c >= '0' && c <= '9' || c == '.' || c == '-'
-		numeric = numeric && (digit || c >= 'a' && c <= 'f' || c == ':' || c == '[' || c == ']')
-		name = name && (digit || c >= 'a' && c <= 'z' || c == '_')
+		digit, letter, mark := c >= '0' && c <= '9', c >= 'a' && c <= 'z', c == '.' || c == '-'
+		numeric = numeric && (digit || letter && c <= 'f' || mark || c == ':' || c == '[' || c == ']')
+		id = id && (digit || letter)
+		name = name && (digit || letter || mark || c == '_' || c >= 'A' && c <= 'Z')
 	}
-	return numeric || name
+	return numeric || id || name
 }
 
 // searched is Text with all patterns.
