@@ -42,8 +42,8 @@ type acts struct {
 	desk    *desk
 	outbox  *outbox
 	keeper  *keeper
-	record  func(s tracing.Span)
-	working context.Context // parent of the contexts of all jobs
+	record  func(s tracing.Span) // nil without tracing
+	working context.Context      // parent of the contexts of all jobs
 }
 
 // act calls the driver and records the outcome. If the driver ignores its deadline, act returns nil and the job's slot
@@ -98,7 +98,9 @@ func (a *acts) conclude(ctx context.Context, w *work, started time.Time, got att
 	}
 	result := a.answer(w, started, got)
 	a.counts.recordJob(w.operation.Name(), max(a.now().Sub(started), 0), result)
-	a.record(spanOf(w.job, a.member.Name(), started, a.now(), result))
+	if a.record != nil {
+		a.record(spanOf(w.job, a.member.Name(), started, a.now(), result))
+	}
 	if result.Error != nil && result.Error.Code == writ.CodeResourceConflict {
 		if now, err := a.observe(w); err == nil && now.Exists && now.UID != w.job.UID {
 			result.Found = now.UID

@@ -16,7 +16,6 @@ import (
 	"writ/internal/limit"
 	"writ/internal/logring"
 	"writ/internal/sleep"
-	"writ/internal/tracing"
 	"writ/runner/hardware"
 	"writ/runner/journal"
 	"writ/runner/member"
@@ -186,9 +185,6 @@ func (n *incarnation) prune(ctx context.Context) {
 func (r *Runner) newJobs(ctx context.Context, n *incarnation) (*jobs, context.CancelCauseFunc) {
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	a := &acts{base: n.base, desk: n.desk, outbox: n.outbox, keeper: n.keeper, record: r.Record, working: working}
-	if a.record == nil {
-		a.record = func(tracing.Span) {}
-	}
 	return &jobs{
 		base: n.base, acts: a, drivers: n.drivers, slots: n.slots, peers: r.Peers,
 		opener: &envelope.Opener{Keys: n.supervisorKey}, desk: n.desk, locks: n.keeper.locks,

@@ -176,7 +176,10 @@ func (r *Runner) Run(ctx context.Context) (err error) {
 		Member: joined, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking,
 		Slots: r.Slots, Capacity: r.Capacity,
 		Grace: r.Grace, Transfers: transfers, Peers: r.peers, Version: r.Version, Host: hardware.Here().Host,
-		Disks: disksBelow(r.Data), Log: log, NodeLog: kept, Record: traces.Record,
+		Disks: disksBelow(r.Data), Log: log, NodeLog: kept,
+	}
+	if traces != nil {
+		node.Record = traces.Record
 	}
 	disk := &monitoring.Disk{Data: r.Data, Store: store}
 	page := &monitoring.Page{
