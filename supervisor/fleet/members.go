@@ -21,6 +21,8 @@ type Members struct {
 	// serving holds the ids of the approved nodes, sorted. It is nil after a change of the nodes, until the next call of
 	// Serving.
 	serving []writ.NodeID
+	// all is the result of Shared. It is nil after a change of a node, until the next call of Shared.
+	all []*writ.Node
 	// keys maps signing keys to nodes. The key of a node never changes. Unknown clients may request lookups of any number
 	// of keys, so a lookup must be cheap.
 	keys map[string]writ.NodeID
@@ -54,7 +56,7 @@ func (m *Members) add(n journal.Node) {
 	at, _ := slices.BinarySearchFunc(m.byName, added, compareNames)
 	m.byName = slices.Insert(m.byName, at, added)
 	m.keys[string(n.PublicKey)] = n.ID
-	m.serving = nil
+	m.serving, m.all = nil, nil
 }
 
 // compareNames orders nodes by name, then by ID. The name and the ID of a node never change.
@@ -74,7 +76,7 @@ func (m *Members) Put(n journal.Node) {
 	case n.Decisions >= known.Decisions:
 		applyDecisions(&known.Node, n)
 		known.shared = nil
-		m.serving = nil
+		m.serving, m.all = nil, nil
 	}
 }
 
@@ -167,20 +169,23 @@ func (m *Members) List() []writ.Node {
 	return nodes
 }
 
-// Shared returns all nodes, sorted by name. The caller must not change them. Each step of a run needs all nodes, so
-// Shared copies only the nodes that have changed since the last call.
+// Shared returns all nodes, sorted by name. The caller must not change them or the slice. Each step of a run needs all
+// nodes, so Shared copies only the nodes that have changed since the last call.
 func (m *Members) Shared() []*writ.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	nodes := make([]*writ.Node, len(m.byName))
+	if m.all != nil {
+		return m.all
+	}
+	m.all = make([]*writ.Node, len(m.byName))
 	for i, n := range m.byName {
 		if n.shared == nil {
 			shared := n.Node.Node
 			n.shared = &shared
 		}
-		nodes[i] = n.shared
+		m.all[i] = n.shared
 	}
-	return nodes
+	return m.all
 }
 
 // Shown returns all nodes as coordinators receive them, sorted by name. A node without a beat since this supervisor
@@ -280,7 +285,7 @@ func (m *Members) update(id writ.NodeID, change func(*journal.Node)) bool {
 	n := m.nodes[id]
 	if n != nil {
 		change(&n.Node)
-		n.shared = nil
+		n.shared, m.all = nil, nil
 	}
 	return n != nil
 }
@@ -289,6 +294,7 @@ func (m *Members) update(id writ.NodeID, change func(*journal.Node)) bool {
 func (m *Members) forEach(do func(*journal.Node)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.all = nil
 	for _, n := range m.nodes {
 		do(&n.Node)
 		n.shared = nil

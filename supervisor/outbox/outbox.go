@@ -41,8 +41,8 @@ type Config struct {
 	Post func(run writ.RunID, m mail.Mail)
 }
 
-// Outbox collects the messages of committed steps and batches them by node. The pending jobs of a node share signatures
-// and one round trip to the queue. Create it with New.
+// Outbox collects the messages of committed steps and batches them by node. The pending jobs share
+// signatures, and those of a node also a round trip to the queue. Create it with New.
 type Outbox struct {
 	Config
 
@@ -124,13 +124,14 @@ func (o *Outbox) sendAll(ctx context.Context) {
 	o.mu.Unlock()
 	var sending errgroup.Group
 	sending.SetLimit(nodesAtOnce)
-	for node, all := range jobs {
-		if len(jobs) == 1 {
-			o.send(ctx, node, all)
+	tasks := o.sign(jobs)
+	for node, all := range tasks {
+		if len(tasks) == 1 {
+			o.push(ctx, node, all)
 			break
 		}
 		sending.Go(func() error {
-			o.send(ctx, node, all)
+			o.push(ctx, node, all)
 			return nil
 		})
 	}
@@ -143,29 +144,42 @@ func (o *Outbox) sendAll(ctx context.Context) {
 	}
 }
 
-// send signs and pushes the jobs of a node. If that fails, it logs the error; package watch finds the lost jobs later,
-// and their runs deliver them again.
-func (o *Outbox) send(ctx context.Context, node writ.NodeID, jobs []Job) {
-	tasks := make([]queue.Task, 0, len(jobs))
-	var err error
-	for group := range slices.Chunk(jobs, jobsPerSignature) {
+// sign returns the tasks of jobs. Jobs share signatures also across nodes: a node sees the digests of other jobs, and
+// accepts only jobs that name it.
+func (o *Outbox) sign(jobs map[writ.NodeID][]Job) map[writ.NodeID][]queue.Task {
+	type addressed struct {
+		node writ.NodeID
+		Job
+	}
+	var all []addressed
+	for node, some := range jobs {
+		for _, job := range some {
+			all = append(all, addressed{node, job})
+		}
+	}
+	tasks := make(map[writ.NodeID][]queue.Task, len(jobs))
+	for group := range slices.Chunk(all, jobsPerSignature) {
 		records := make([]any, len(group))
 		for i, job := range group {
 			records[i] = job.Body
 		}
-		var signed [][]byte
-		if signed, _, err = envelope.SignEach(envelope.Job, o.Key, records...); err != nil {
-			break
+		signed, _, err := envelope.SignEach(envelope.Job, o.Key, records...)
+		if err != nil {
+			o.Warnings.Warn(group[0].node, "sign jobs; trying again", "jobs", len(group), "err", err)
+			continue
 		}
 		for i, job := range group {
-			tasks = append(tasks, queue.Task{ID: job.Task, Body: signed[i], EndBy: job.EndBy})
+			tasks[job.node] = append(tasks[job.node], queue.Task{ID: job.Task, Body: signed[i], EndBy: job.EndBy})
 		}
 	}
-	if err == nil {
-		err = o.Queue.Push(ctx, node, tasks...)
-	}
-	if err != nil && ctx.Err() == nil {
-		o.Warnings.Warn(node, "send jobs; trying again", "jobs", len(jobs), "err", err)
+	return tasks
+}
+
+// push sends tasks to a node. If that fails, it logs the error; package watch finds the lost jobs later, and their runs
+// deliver them again.
+func (o *Outbox) push(ctx context.Context, node writ.NodeID, tasks []queue.Task) {
+	if err := o.Queue.Push(ctx, node, tasks...); err != nil && ctx.Err() == nil {
+		o.Warnings.Warn(node, "send jobs; trying again", "jobs", len(tasks), "err", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/envelope"
 	"writ/internal/cbor"
 	"writ/runner/queue"
 	"writ/supervisor/mail"
@@ -46,10 +48,53 @@ func BenchmarkDispatch(b *testing.B) {
 				jobs[i] = Job{job.TaskID(), body, now.Add(time.Hour)}
 			}
 			for b.Loop() {
-				o.send(b.Context(), "n", jobs)
+				o.push(b.Context(), "n", o.sign(map[writ.NodeID][]Job{"n": jobs})["n"])
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/job")
 		})
+	}
+}
+
+func TestJobsOfNodesShareASignature(t *testing.T) {
+	t.Parallel()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := New(Config{Key: key, Queue: sink{}, Warnings: ratelog.New(slog.New(slog.DiscardHandler))})
+	job := func(seq int) Job {
+		body, err := cbor.Marshal(writ.Job{JobKey: writ.JobKey{Run: "r", Seq: seq, Attempt: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Job{Task: fmt.Sprint(seq), Body: body}
+	}
+	signed := func(jobs ...Job) [][]byte {
+		bodies, _, err := envelope.SignEach(envelope.Job, key, jobs[0].Body, jobs[1].Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bodies
+	}
+	one, two := job(1), job(2)
+	ab, ba := signed(one, two), signed(two, one)
+	tasks := o.sign(map[writ.NodeID][]Job{"a": {one}, "b": {two}})
+	a, b := tasks["a"][0].Body, tasks["b"][0].Body
+	if !(bytes.Equal(a, ab[0]) && bytes.Equal(b, ab[1])) && !(bytes.Equal(a, ba[1]) && bytes.Equal(b, ba[0])) {
+		t.Error("the jobs of two nodes have two signatures")
+	}
+
+	many := make(map[writ.NodeID][]Job)
+	for seq := range 3 * jobsPerSignature {
+		node := writ.NodeID(fmt.Sprint("n", seq%3))
+		many[node] = append(many[node], job(seq))
+	}
+	for node, tasks := range o.sign(many) {
+		for i, task := range tasks {
+			if task.ID != many[node][i].Task {
+				t.Errorf("task %d of %s is %s, want %s", i, node, task.ID, many[node][i].Task)
+			}
+		}
 	}
 }
 

@@ -58,11 +58,24 @@ func none(r *Request, nodes []Candidate) (d Decision) {
 	return d
 }
 
-// compare orders suitable nodes, the best one first.
+// compare orders suitable nodes, the best one first. It is called for each node, and most nodes differ in their open
+// calls.
 func compare(r *Request, a, b *Candidate) int {
-	return cmp.Or(cmp.Compare(a.sharers(r.Ports), b.sharers(r.Ports)), preferring(r.Prefer, a, b),
-		cmp.Compare(a.Open, b.Open), cmp.Compare(b.Free.MemoryMiB, a.Free.MemoryMiB),
-		cmp.Compare(b.Free.DiskGiB, a.Free.DiskGiB), cmp.Compare(a.Name, b.Name))
+	order := 0
+	if len(r.Ports) > 0 {
+		order = cmp.Compare(a.sharers(r.Ports), b.sharers(r.Ports))
+	}
+	if order == 0 && r.Prefer != "" {
+		order = preferring(r.Prefer, a, b)
+	}
+	if order == 0 {
+		order = cmp.Compare(a.Open, b.Open)
+	}
+	if order != 0 {
+		return order
+	}
+	return cmp.Or(cmp.Compare(b.Free.MemoryMiB, a.Free.MemoryMiB), cmp.Compare(b.Free.DiskGiB, a.Free.DiskGiB),
+		cmp.Compare(a.Name, b.Name))
 }
 
 // preferring compares two nodes: the preferred node is less than any other node.

@@ -18,9 +18,8 @@ type placer struct {
 	*Step
 	records    placementReader
 	candidates []placement.Candidate
-	at         map[writ.NodeID]int // index in candidates
-	wanted     map[int]bool        // see wantedCalls
-	nearest    int                 // seq of the youngest part with a node, 0 if all wait; see nearby
+	wanted     map[int]bool // see wantedCalls
+	nearest    int          // seq of the youngest part with a node, 0 if all wait; see nearby
 }
 
 // placeCalls gives every claimed call a node. Calls on resources that must be together form a group and get the same
@@ -34,9 +33,7 @@ func placeCalls(t *Step, records placementReader) error {
 	if err != nil {
 		return err
 	}
-	places := placer{
-		Step: t, records: records, candidates: candidates, at: indexOf(candidates), wanted: wantedCalls(t),
-	}
+	places := placer{Step: t, records: records, candidates: candidates, wanted: wantedCalls(t)}
 	t.calls.parts.update(&t.calls)
 	for _, seq := range slices.Backward(t.calls.parts.seqs) {
 		if t.calls.at(seq).Node != "" {
@@ -76,13 +73,14 @@ func (t *placer) approach(group []*journal.Call) {
 	}
 }
 
-// indexOf returns the indexes of candidates by node.
-func indexOf(candidates []placement.Candidate) map[writ.NodeID]int {
-	at := make(map[writ.NodeID]int, len(candidates))
-	for i := range candidates {
-		at[candidates[i].ID] = i
+// candidate returns the candidate of a node, or nil. A map would cost more: most steps place one call.
+func candidate(all []placement.Candidate, node writ.NodeID) *placement.Candidate {
+	for i := range all {
+		if all[i].ID == node {
+			return &all[i]
+		}
 	}
-	return at
+	return nil
 }
 
 // candidatesFor returns the candidate nodes with their free capacity. The capacity of calls that have ended in this
@@ -92,15 +90,19 @@ func candidatesFor(t *Step, records placementReader) ([]placement.Candidate, err
 	if err != nil {
 		return nil, err
 	}
-	ended := journal.EndedLoads(t.calls.live)
 	nodes := t.Nodes.Shared()
 	candidates := make([]placement.Candidate, 0, len(nodes))
 	for _, n := range nodes {
 		if n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected {
 			continue
 		}
-		load := loads[n.ID].Minus(ended[n.ID])
+		load := loads[n.ID]
 		candidates = append(candidates, placement.Candidate{Node: n, Free: n.Capacity.Minus(load.Reserved), Open: load.Open()})
+	}
+	for node, load := range journal.EndedLoads(t.calls.live) {
+		if c := candidate(candidates, node); c != nil {
+			c.Free, c.Open = c.Free.Plus(load.Reserved), c.Open-load.Open()
+		}
 	}
 	return candidates, addPorts(t, records, candidates)
 }
@@ -239,10 +241,10 @@ func (t *placer) placeGroup(group []*journal.Call) error {
 		c.Why, c.RetryAt = writ.Reason{}, time.Time{}
 		t.touch(c)
 	}
-	if i, chosen := t.at[v.Node]; chosen {
-		t.candidates[i].Free = t.candidates[i].Free.Minus(w.Need)
-		t.candidates[i].Open += len(group)
-		t.takePorts(&t.candidates[i], group)
+	if chosen := candidate(t.candidates, v.Node); chosen != nil {
+		chosen.Free = chosen.Free.Minus(w.Need)
+		chosen.Open += len(group)
+		t.takePorts(chosen, group)
 		t.approach(group)
 	}
 	return nil
@@ -307,11 +309,11 @@ func (t *placer) delayUnplaced(c *journal.Call, why writ.Reason) {
 // checkGrowth fails the calls that need more capacity than the node of their resource has free.
 func (t *placer) checkGrowth(group []*journal.Call) error {
 	for _, c := range group {
-		i, known := t.at[c.Node]
-		if !known || !t.isClaimed(c) {
+		on := candidate(t.candidates, c.Node)
+		if on == nil || !t.isClaimed(c) {
 			continue
 		}
-		if refused, err := t.refuseOn(c, &t.candidates[i]); refused || err != nil {
+		if refused, err := t.refuseOn(c, on); refused || err != nil {
 			if err != nil {
 				return err
 			}
@@ -319,21 +321,21 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 		}
 		before := t.claimed[c.Seq]
 		delete(t.claimed, c.Seq)
-		free := &t.candidates[i].Free
+		free := &on.Free
 		switch {
 		case placement.Fits(c.Need, *free):
 		// the free capacity of the node is unknown: it has not reported since the start, or not recently
-		case t.candidates[i].Liveness != writ.LivenessReady && !t.candidates[i].NeverFits(c.Need):
-			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(t.candidates[i].Liveness)})
+		case on.Liveness != writ.LivenessReady && !on.NeverFits(c.Need):
+			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(on.Liveness)})
 			continue
 		default:
-			if err := failGrowth(t, c, &t.candidates[i]); err != nil {
+			if err := failGrowth(t, c, on); err != nil {
 				return err
 			}
 			continue
 		}
 		*free = free.Minus(c.Need)
-		t.takePorts(&t.candidates[i], []*journal.Call{c})
+		t.takePorts(on, []*journal.Call{c})
 	}
 	return nil
 }

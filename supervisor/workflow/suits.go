@@ -125,18 +125,17 @@ func addPorts(t *Step, records placementReader, candidates []placement.Candidate
 	if err != nil {
 		return err
 	}
-	at := indexOf(candidates)
 	for _, u := range users {
-		if i, known := at[u.Node]; known {
-			claimPorts(&candidates[i], []placement.PortRequest{u.PortRequest}, u.ResourceID, t.run.Project)
+		if on := candidate(candidates, u.Node); on != nil {
+			claimPorts(on, []placement.PortRequest{u.PortRequest}, u.ResourceID, t.run.Project)
 		}
 	}
 	for _, c := range t.calls.live { // placed in an earlier step, without a result yet
 		if c.State.Ended() || c.Node == "" || t.isClaimed(c) {
 			continue
 		}
-		if i, known := at[c.Node]; known {
-			claimPorts(&candidates[i], published.In(c.Args["publish"]), c.Resource(), t.run.Project)
+		if on := candidate(candidates, c.Node); on != nil {
+			claimPorts(on, published.In(c.Args["publish"]), c.Resource(), t.run.Project)
 		}
 	}
 	return nil
