@@ -41,8 +41,8 @@ type Config struct {
 	Post func(run writ.RunID, m mail.Mail)
 }
 
-// Outbox collects the messages of committed steps and batches them by node. The pending jobs share
-// signatures, and those of a node also a round trip to the queue. Create it with New.
+// Outbox collects the messages of committed steps and batches them by node. The jobs that wait share signatures. The
+// jobs of a node also share a round trip to the queue. Create it with New.
 type Outbox struct {
 	Config
 
@@ -124,7 +124,7 @@ func (o *Outbox) sendAll(ctx context.Context) {
 	o.mu.Unlock()
 	var sending errgroup.Group
 	sending.SetLimit(nodesAtOnce)
-	tasks := o.sign(jobs)
+	tasks := sign(o, jobs)
 	for node, all := range tasks {
 		if len(tasks) == 1 {
 			o.push(ctx, node, all)
@@ -146,7 +146,7 @@ func (o *Outbox) sendAll(ctx context.Context) {
 
 // sign returns the tasks of jobs. Jobs share signatures also across nodes: a node sees the digests of other jobs, and
 // accepts only jobs that name it.
-func (o *Outbox) sign(jobs map[writ.NodeID][]Job) map[writ.NodeID][]queue.Task {
+func sign(o *Outbox, jobs map[writ.NodeID][]Job) map[writ.NodeID][]queue.Task {
 	type addressed struct {
 		node writ.NodeID
 		Job

@@ -48,7 +48,7 @@ func BenchmarkDispatch(b *testing.B) {
 				jobs[i] = Job{job.TaskID(), body, now.Add(time.Hour)}
 			}
 			for b.Loop() {
-				o.push(b.Context(), "n", o.sign(map[writ.NodeID][]Job{"n": jobs})["n"])
+				o.push(b.Context(), "n", sign(o, map[writ.NodeID][]Job{"n": jobs})["n"])
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/job")
 		})
@@ -78,7 +78,7 @@ func TestJobsOfNodesShareASignature(t *testing.T) {
 	}
 	one, two := job(1), job(2)
 	ab, ba := signed(one, two), signed(two, one)
-	tasks := o.sign(map[writ.NodeID][]Job{"a": {one}, "b": {two}})
+	tasks := sign(o, map[writ.NodeID][]Job{"a": {one}, "b": {two}})
 	a, b := tasks["a"][0].Body, tasks["b"][0].Body
 	if !(bytes.Equal(a, ab[0]) && bytes.Equal(b, ab[1])) && !(bytes.Equal(a, ba[1]) && bytes.Equal(b, ba[0])) {
 		t.Error("the jobs of two nodes have two signatures")
@@ -89,7 +89,7 @@ func TestJobsOfNodesShareASignature(t *testing.T) {
 		node := writ.NodeID(fmt.Sprint("n", seq%3))
 		many[node] = append(many[node], job(seq))
 	}
-	for node, tasks := range o.sign(many) {
+	for node, tasks := range sign(o, many) {
 		for i, task := range tasks {
 			if task.ID != many[node][i].Task {
 				t.Errorf("task %d of %s is %s, want %s", i, node, task.ID, many[node][i].Task)

@@ -96,7 +96,8 @@ func (k *knownTexts) add(s string) {
 }
 
 // maxPlainName is the longest name that cannot be a secret: the shortest tokens of tokenForms have 13 characters.
-// maxPlainID is the longest id of lower-case letters and digits that cannot be a secret: such tokens have 36 characters.
+// maxPlainID is the longest id of lower-case letters and digits that cannot be a secret: a token of these characters
+// has 36.
 const maxPlainName, maxPlainID = 12, 32
 
 // isPlain reports whether s needs no search, because no pattern matches texts of its characters: an id, a time, an IP
