@@ -187,8 +187,8 @@ func reachesInterface(t reflect.Type, within []reflect.Type) bool {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
 		return reachesInterface(t.Elem(), within)
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() && reachesInterface(f.Type, within) {
+		for f := range t.Fields() {
+			if f.IsExported() && reachesInterface(f.Type, within) {
 				return true
 			}
 		}
