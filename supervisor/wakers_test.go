@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -336,5 +337,20 @@ func TestWatchWakesStalledRun(t *testing.T) {
 			t.Errorf("the run took %s, want at most 10 s", took)
 		}
 		s.logs.Reset()
+	})
+}
+
+// A replaced supervisor runs until its next write. Meanwhile it knows neither the decisions of its successor nor the
+// nodes that joined, and must not report runs of its successor.
+func TestReplacedSupervisorReportsNoStalledRun(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallPlanned)
+		time.Sleep(2 * time.Second)
+		s.execOn(fmt.Sprintf("UPDATE calls SET retry_at = 0; UPDATE meta SET value = '%d' WHERE name = 'epoch'", s.Epoch()+1))
+		time.Sleep(5 * time.Second)
+		if strings.Contains(s.logs.String(), supervisor.NoWakeUp) {
+			t.Errorf("the replaced supervisor reports a stalled run:\n%s", s.logs.String())
+		}
 	})
 }

@@ -92,6 +92,9 @@ func (j *Journal) Head(ctx context.Context) (h Head, err error) {
 // Shared reports whether other processes can reach the journal, so that its lease must be renewed.
 func (r *reign) Shared() bool { return r.db.Shared() }
 
+// LastEpoch returns the last epoch of the journal. It is later than the epoch of a supervisor that was replaced.
+func LastEpoch(tx *Tx) (int64, error) { return tx.number(metaEpoch) }
+
 // mustReign returns ErrFenced if the epoch of this process is over. Only one process writes at a time, so the epoch
 // cannot end before the commit.
 func (r *reign) mustReign(tx *Tx) error {

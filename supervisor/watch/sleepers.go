@@ -23,6 +23,7 @@ const NoWakeUp = "a run had no wake-up; please report this defect"
 // sleepers wakes runs without a wake-up: open runs that no event, time or message will wake. They are the result of a
 // bug in the supervisor.
 type sleepers struct {
+	epoch    int64
 	journal  *journal.Journal
 	members  *fleet.Members
 	mailbox  *mailbox.Scheduler
@@ -34,12 +35,17 @@ type sleepers struct {
 
 // wake checks some of the open runs, in rotation. A run without a wake-up would wait until its deadline, so it gets a
 // step that decides again about all its calls. A run must be found in two scans, because a recent decision about a node
-// may not have reached it yet.
+// may not have reached it yet. A supervisor that another one has replaced wakes no run: it does not know the nodes that
+// have joined since, and learns only at its next write that it was replaced.
 func (s *sleepers) wake(ctx context.Context) error {
 	var confirmed, found []journal.Sleeper
 	// an answer that arrives after the reads of the journal may belong to a question that was open before them
 	asleep := slices.DeleteFunc(s.asleep, s.isAwaited)
-	err := s.journal.Read(ctx, func(tx *journal.Tx) (err error) {
+	err := s.journal.Read(ctx, func(tx *journal.Tx) error {
+		latest, err := journal.LastEpoch(tx)
+		if err != nil || latest != s.epoch {
+			return err
+		}
 		if confirmed, err = tx.StillAsleep(s.members.IsMember, asleep); err == nil {
 			found, s.looked, err = tx.Sleepers(s.members.IsMember, s.looked, maxSleepers)
 		}

@@ -75,7 +75,7 @@ func New(c Config) *Watch {
 		events:     nodeEvents{journal: c.Journal, fleet: c.Fleet, warnings: c.Warnings, restated: -1},
 		notices:    holdNotices{journal: c.Journal, inForce: c.Holds, post: post},
 		sleepers: sleepers{
-			journal: c.Journal, members: members, mailbox: c.Mailbox, outbox: c.Outbox, warnings: c.Warnings,
+			epoch: c.Epoch, journal: c.Journal, members: members, mailbox: c.Mailbox, outbox: c.Outbox, warnings: c.Warnings,
 		},
 	}
 }
