@@ -102,7 +102,7 @@ func (r *reign) mustReign(tx *Tx) error {
 	if mine == 0 {
 		return nil
 	}
-	last, err := tx.number(metaEpoch)
+	last, err := LastEpoch(tx)
 	if err == nil && last != mine {
 		err = ErrFenced
 	}

@@ -53,7 +53,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		}
 		j.id.Store(&id)
 		j.setFeeds(feeds)
-		last, err := tx.number(metaEpoch)
+		last, err := LastEpoch(tx)
 		if err != nil {
 			return err
 		}

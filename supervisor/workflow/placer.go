@@ -321,9 +321,8 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 		}
 		before := t.claimed[c.Seq]
 		delete(t.claimed, c.Seq)
-		free := &on.Free
 		switch {
-		case placement.Fits(c.Need, *free):
+		case placement.Fits(c.Need, on.Free):
 		// the free capacity of the node is unknown: it has not reported since the start, or not recently
 		case on.Liveness != writ.LivenessReady && !on.NeverFits(c.Need):
 			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(on.Liveness)})
@@ -334,7 +333,7 @@ func (t *placer) checkGrowth(group []*journal.Call) error {
 			}
 			continue
 		}
-		*free = free.Minus(c.Need)
+		on.Free = on.Free.Minus(c.Need)
 		t.takePorts(on, []*journal.Call{c})
 	}
 	return nil

@@ -125,8 +125,12 @@ func addPorts(t *Step, records placementReader, candidates []placement.Candidate
 	if err != nil {
 		return err
 	}
+	byNode := make(map[writ.NodeID]*placement.Candidate, len(candidates)) // each node may have a user
+	for i := range candidates {
+		byNode[candidates[i].ID] = &candidates[i]
+	}
 	for _, u := range users {
-		if on := candidate(candidates, u.Node); on != nil {
+		if on := byNode[u.Node]; on != nil {
 			claimPorts(on, []placement.PortRequest{u.PortRequest}, u.ResourceID, t.run.Project)
 		}
 	}
@@ -134,7 +138,7 @@ func addPorts(t *Step, records placementReader, candidates []placement.Candidate
 		if c.State.Ended() || c.Node == "" || t.isClaimed(c) {
 			continue
 		}
-		if on := candidate(candidates, c.Node); on != nil {
+		if on := byNode[c.Node]; on != nil {
 			claimPorts(on, published.In(c.Args["publish"]), c.Resource(), t.run.Project)
 		}
 	}
