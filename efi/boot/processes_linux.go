@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"writ/internal/timerslack"
 )
 
 // processes tracks the children of the first process: started programs and adopted orphans.
@@ -72,8 +74,12 @@ func (p *processes) start(
 	defer null.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	process, err := os.StartProcess(path, args, &os.ProcAttr{
-		Dir: "/", Env: env, Files: []*os.File{null, output, output}, Sys: &unix.SysProcAttr{Setsid: true},
+	var process *os.Process
+	err = timerslack.Start(timerslack.Default, func() (err error) {
+		process, err = os.StartProcess(path, args, &os.ProcAttr{
+			Dir: "/", Env: env, Files: []*os.File{null, output, output}, Sys: &unix.SysProcAttr{Setsid: true},
+		})
+		return err
 	})
 	if err != nil {
 		return 0, nil, err

@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"writ/internal/timerslack"
 )
 
 const (
@@ -58,6 +61,10 @@ func moveRoot() error {
 	}
 	if err := errors.Join(unix.Chroot("."), os.Chdir("/")); err != nil {
 		return fmt.Errorf("enter the moved root directory: %w", err)
+	}
+	runtime.LockOSThread() // the program keeps the delay of this thread
+	if err := timerslack.Set(timerslack.Daemon); err != nil {
+		return err
 	}
 	err = unix.Exec("/init", os.Args, append(os.Environ(), movedVar+"="+movedValue))
 	return fmt.Errorf("restart from the moved root directory: %w", err)

@@ -11,11 +11,15 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"writ/internal/timerslack"
 )
 
 // Start starts a process in a cell. The process can never gain rights that the starting process does not have
-// (no_new_privs); if in.User or in.Sandbox is set, it has no capabilities. The error is a *Barred if the user may not
-// execute the program.
+// (no_new_privs); if in.User or in.Sandbox is set, it has no capabilities. It has the default timer slack, not
+// the one of daemons.
+//
+// The error is a *Barred if the user may not execute the program.
 //
 // The process inherits these properties from the thread that starts it. A thread cannot revert some of them, so the
 // starting thread ends afterwards.
@@ -74,6 +78,9 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 		cmd.SysProcAttr.Credential = &syscall.Credential{
 			Uid: in.User, Gid: in.User, Groups: append(deviceGroups(in.Devices), in.SharedGroup),
 		}
+	}
+	if err := timerslack.Set(timerslack.Default); err != nil {
+		return err
 	}
 	if in.User != 0 || in.Sandbox != nil {
 		if err := dropCapabilities(); err != nil {

@@ -8,12 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"writ/internal/confine"
 	"writ/internal/test/testenv"
+	"writ/internal/timerslack"
 )
 
 // Users of these tests only.
@@ -44,6 +47,26 @@ func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root starts processes as others")
+	}
+}
+
+// TestAProcessHasTheDefaultTimerSlack starts a process from a thread with the timer slack of a daemon.
+func TestAProcessHasTheDefaultTimerSlack(t *testing.T) {
+	var said strings.Builder
+	cmd := exec.Command("/bin/cat", "/proc/self/timerslack_ns")
+	cmd.Stdout, cmd.SysProcAttr = &said, &syscall.SysProcAttr{}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // not unlocked, so the thread ends
+		started <- timerslack.Start(timerslack.Daemon, func() error { return confine.StartHere(cmd) })
+	}()
+	err := <-started
+	if err == nil {
+		err = cmd.Wait()
+	}
+	want := strconv.FormatInt(timerslack.Default.Nanoseconds(), 10)
+	if got := strings.TrimSpace(said.String()); err != nil || got != want {
+		t.Errorf("the process has %s ns instead of %s: %v", got, want, err)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
+
+	"writ/internal/timerslack"
 )
 
 // Names of the hidden commands that call Serve.
@@ -105,7 +107,8 @@ func startChild(
 	return startProgram(ctx, log, hello, env, name, self, append([]string{"bench", name}, args...)...)
 }
 
-// startProgram starts a program that writes lines of JSON. It returns when it has decoded the first line into hello.
+// startProgram starts a program that writes lines of JSON. It returns when it has decoded the first line into hello. All
+// measured systems get the timer slack of writ's daemons.
 func startProgram(ctx context.Context, log io.Writer, hello any, env []string, name, path string, args ...string) (_ *child, err error) {
 	c := &child{name: name, cmd: exec.CommandContext(ctx, path, args...)}
 	c.cmd.Env = append(os.Environ(), env...)
@@ -120,7 +123,7 @@ func startProgram(ctx context.Context, log io.Writer, hello any, env []string, n
 		return nil, err
 	}
 	c.answers = json.NewDecoder(out)
-	if err := c.cmd.Start(); err != nil {
+	if err := timerslack.Start(timerslack.Daemon, c.cmd.Start); err != nil {
 		return nil, fmt.Errorf("start the %s: %w", name, err)
 	}
 	if err := c.answers.Decode(hello); err != nil {
