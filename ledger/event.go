@@ -37,7 +37,7 @@ type Events interface {
 	// upper estimate: a copy counts for each event that changed it, until the copy is deleted.
 	Shares(ctx context.Context) (map[writ.DatacenterID]int64, error)
 	// EventRange returns the ids of the oldest and the newest stored event. Without stored events, newest is the id of
-	// the last event ever stored.
+	// the last event ever stored. A later read of Events finds all events up to newest.
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 

@@ -390,11 +390,12 @@ func (d *damage) scanEvent(row scanner) (e ledger.Event, err error) {
 	return e, err
 }
 
-// EventRange returns the ids of the oldest and the newest event.
+// EventRange returns the ids of the oldest and the newest event. It omits events that are committed and not yet in
+// memory: a reader that continues after `newest` would skip them.
 func (s *eventTables) EventRange(ctx context.Context) (oldest, newest int64, err error) {
 	err = s.db.QueryRow(ctx, `
 		SELECT COALESCE((SELECT MIN(id) FROM events), value + 1), `+newestEvent+`
 		FROM counters
 		WHERE name = 'event'`).Scan(&oldest, &newest)
-	return oldest, newest, err
+	return oldest, s.recent.upTo(newest), err
 }

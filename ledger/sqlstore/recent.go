@@ -117,3 +117,14 @@ func (r *recentEvents) after(
 	// Other processes may have stored newer events. An empty list would end the read of a caller.
 	return found, r.shared, len(found) > 0 || !r.shared
 }
+
+// upTo returns the newest event that a reader can get, given the newest event of the database. `after` answers from
+// memory alone if no other process stores events.
+func (r *recentEvents) upTo(newest int64) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shared || r.to < 0 {
+		return newest
+	}
+	return min(newest, r.to)
+}
