@@ -12,6 +12,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/scripts"
 )
 
 // TestEveryWaitAndFailureHasItsSentence checks the sentence for each reason.
@@ -205,11 +206,19 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			}, Targets: []string{"volume/old", "volume/web-*"}, Prune: []string{"volume/old"}, Secrets: []string{"db-password@3"}}
 		}, "RUN_CANCELLED", `writ submit 'my web.tengo' --project shop --dc ams1 --deployment web --prune=volume/old -p count=3 -p fast=true -p 'names=["a,b","c"]' ` +
 			`-p 'title=it'\''s $HOME; rm -rf "/"' -p $'two=lines\x0aand \U0000202eback' '--destructive=volume/web-*'`, ""},
+		{"CancelledWithManyCalls", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
+			s.payload = &identity.Payload{MaxCalls: 3000}
+		}, "RUN_CANCELLED", "writ submit web.tengo --project shop --dc ams1 --max-calls 3000", ""},
+		{"CancelledWithTheUsualLimit", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
+			s.payload = &identity.Payload{MaxCalls: scripts.UsualCalls}
+		}, "RUN_CANCELLED", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"Expired", func(s *Situation) { s.Run.State, s.Run.Failure = api.RunStateExpired, failure(writ.CodeRunExpired, 0) }, "RUN_EXPIRED", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"CancelledWhoseTextIsNotKnown", func(s *Situation) {
 			s.Run.State, s.Run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
 		},
-			"the coordinator does not have the signed text: add -p, --destructive and @REVISION of --deployment", "writ submit web.tengo --project shop --dc ams1", ""},
+			"the coordinator does not have the signed text: add -p, --max-calls, --destructive and @REVISION of --deployment", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"RefusedForItsRevision", func(s *Situation) {
 			s.Run.State, s.Run.Accepted, s.Run.Deployment, s.Run.Failure = api.RunStateRefused, time.Time{}, "web", failure(writ.CodeConflict, 0)
 		}, "the coordinator does not have the signed text: add -p", "writ plan web.tengo --project shop --dc ams1 --deployment web", ""},

@@ -11,10 +11,11 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/scripts"
 )
 
-// resubmit formats commands that submit or plan the script of a run again, in the same datacenter and with the same
-// parameters. The commands never contain values of secrets.
+// resubmit formats commands that submit or plan the script of a run again, in the same datacenter, with the same
+// parameters and the same limit of calls. The commands never contain values of secrets.
 type resubmit struct {
 	run        api.Run
 	datacenter string            // name, "" if it is unknown
@@ -27,7 +28,7 @@ func (r resubmit) unknown() string {
 	if r.payload != nil {
 		return ""
 	}
-	return "; the coordinator does not have the signed text: add -p, --destructive and @REVISION of --deployment if you used them"
+	return "; the coordinator does not have the signed text: add -p, --max-calls, --destructive and @REVISION of --deployment if you used them"
 }
 
 // submit returns the command that submits the script again. If the run was accepted, its deployment has a newer
@@ -62,6 +63,9 @@ func (r resubmit) words(command, deployment string) []string {
 		words = append(words, "--deployment", deployment)
 	}
 	if r.payload != nil {
+		if n := r.payload.MaxCalls; n != 0 && n != scripts.UsualCalls {
+			words = append(words, "--max-calls", strconv.Itoa(n))
+		}
 		for _, name := range r.payload.Uses {
 			words = append(words, "--uses", name)
 		}
