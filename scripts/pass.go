@@ -83,7 +83,7 @@ func (in *Inputs) Permit(op *catalog.Operation, seq int) error {
 	}
 	if seq > min(in.MaxCalls, MaxCalls) {
 		return writ.Errorf(writ.CodeScriptLimit, "the signed header allows %d calls", in.MaxCalls).
-			WithHint("sign the script again with a higher max-calls, at most %d", MaxCalls)
+			WithHint("sign the script again with a higher --max-calls, at most %d", MaxCalls)
 	}
 	return nil
 }

@@ -333,6 +333,8 @@ func TestUnsignedCallsAreRejected(t *testing.T) {
 		o, err := p.Pass(t.Context(), tt.in, nil)
 		if err != nil || o.Status != scripts.Failed || o.Failure.Code != tt.code || len(o.Calls) != tt.calls {
 			t.Errorf("%+v: %+v %v, want %s after %d calls", tt.in, o, err, tt.code, tt.calls)
+		} else if tt.code == writ.CodeScriptLimit && !strings.Contains(o.Failure.Hint, "--max-calls") {
+			t.Errorf("the hint does not name the flag: %s", o.Failure.Hint)
 		}
 	}
 }
