@@ -173,6 +173,7 @@ func (c checked) text(wide bool) string {
 		{Title: "  operations", Value: strings.Join(c.Operations, " ")},
 		{Title: "  destructive", Value: destroys(c.Report)},
 		{Title: "  modules", Value: strings.Join(c.Modules, " ")},
+		{Title: "  calls", Value: signing.NeededCalls(c.Report)},
 		{Title: "  deadline", Value: signing.NeededDeadline(c.Report)},
 		{Title: "  tests", Value: testNames(c.Tests)},
 	}, wide))

@@ -231,6 +231,14 @@ func checkCalls(r check.Report, most int) error {
 		WithHint("give --max-calls %d or more", r.LeastCalls)
 }
 
+// NeededCalls names the limit of calls that a script needs, "" if the default is enough.
+func NeededCalls(r check.Report) string {
+	if r.LeastCalls <= scripts.UsualCalls {
+		return ""
+	}
+	return fmt.Sprintf("%d or more; --max-calls %d or more is required", r.LeastCalls, r.LeastCalls)
+}
+
 // resolveBase sets the base of the order to the newest revision of its deployment, unless the user named a revision. A
 // plan always uses the newest one.
 func resolveBase(ctx context.Context, c *client.Client, order *client.Order, o *OrderFlags) error {

@@ -45,3 +45,14 @@ func TestDeadlineHasWholeSeconds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestCheckNamesNeededCalls(t *testing.T) {
+	t.Parallel()
+	for calls, want := range map[int]string{
+		0: "", scripts.UsualCalls: "", scripts.UsualCalls + 1: "2001 or more; --max-calls 2001 or more is required",
+	} {
+		if got := NeededCalls(check.Report{LeastCalls: calls}); got != want {
+			t.Errorf("%d calls: %q, want %q", calls, got, want)
+		}
+	}
+}
