@@ -44,7 +44,11 @@ func (p *Progress) Watcher() client.Watcher {
 		Event: p.event,
 		Lost: func(err error) {
 			p.Waits.OtherLine()
-			p.term.Note("… the connection was lost, reconnecting: %v", err)
+			what := "the connection was lost"
+			if writ.CodeOf(err) == writ.CodeTooManyWatchers {
+				what = "the coordinator refuses another event stream"
+			}
+			p.term.Note("… %s, trying again: %v", what, err)
 		},
 	}
 }

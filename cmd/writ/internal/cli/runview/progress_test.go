@@ -126,3 +126,17 @@ func TestProgressOmitsRepeatsAndTheTimeBeforeAResume(t *testing.T) {
 		t.Errorf("it shows\n%swant\n%s", got, want)
 	}
 }
+
+func TestProgressNamesRefusedStream(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"… the connection was lost, trying again: gone\n":                          writ.Errorf(writ.CodeUnreachable, "gone"),
+		"… the coordinator refuses another event stream, trying again: too many\n": writ.Errorf(writ.CodeTooManyWatchers, "too many"),
+	} {
+		said := new(testenv.Log)
+		NewProgress(&terminal.Terminal{Notices: terminal.Notices{Err: said}}, nil, time.Time{}).Watcher().Lost(err)
+		if got := said.String(); got != want {
+			t.Errorf("it shows %q, want %q", got, want)
+		}
+	}
+}
