@@ -91,12 +91,15 @@ func (p *postgres) run(ctx context.Context, program string, args ...string) (str
 	if err == nil {
 		return string(out), nil
 	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", writ.Errorf(writ.CodeUsage, "%w", err).WithHint("apt-get install -y postgresql-client")
+	}
 	why := err.Error()
 	if exit, is := errors.AsType[*exec.ExitError](err); is && len(exit.Stderr) > 0 {
 		why = strings.TrimSpace(string(exit.Stderr))
 	}
 	return "", writ.Errorf(writ.CodeUsage, "cannot use PostgreSQL with %s: %s", program, why).
-		WithHint("apt-get install -y postgresql-client; the user of the address needs the right to create databases")
+		WithHint("check the address in --postgres; its user needs the right to create databases")
 }
 
 // database creates an empty database and returns its URL.

@@ -123,7 +123,8 @@ func makeProfiles(dir string) error {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the directory of profiles: %w", err)
+		return writ.Errorf(writ.CodeUsage, "make the directory of profiles: %w", err).
+			WithHint("name another directory with --profile")
 	}
 	return nil
 }

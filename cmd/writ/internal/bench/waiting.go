@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
 	"writ/internal/sleep"
@@ -83,7 +84,7 @@ const (
 
 // Run runs the benchmark. After an error, it also returns the results so far.
 func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
-	if err := emptyDir(w.Data); err != nil {
+	if err := errors.Join(emptyDir(w.Data), makeProfile(w.Profile)); err != nil {
 		return r, err
 	}
 	if r.Machine, err = thisMachine(w.Data); err != nil {
@@ -110,6 +111,17 @@ func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
 		}
 	}
 	return r, nil
+}
+
+// makeProfile creates the file for a CPU profile, unless its path is "".
+func makeProfile(path string) error {
+	if path == "" {
+		return nil
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return writ.Errorf(writ.CodeUsage, "create the file of the profile: %w", err).WithHint("name another file with --cpuprofile")
+	}
+	return nil
 }
 
 // fill submits the runs and waits until all of them wait.
