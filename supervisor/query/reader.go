@@ -4,9 +4,11 @@ package query
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"writ"
+	"writ/sal/catalog"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
@@ -25,9 +27,18 @@ type Reader struct {
 func (r *Reader) Record(ctx context.Context, id writ.RunID) (*journal.Run, error) {
 	run, err := journal.Query(ctx, r.Journal, func(tx *journal.Tx) (*journal.Run, error) { return tx.Run(id) })
 	if err == nil && run == nil {
-		err = unknownRun(id).WithHint("it forgets runs %d days after their end", int(r.KeepRuns.Hours()/24))
+		err = unknownRun(id).WithHint("it forgets runs %s after their end", retention(r.KeepRuns))
 	}
 	return run, err
+}
+
+// retention formats a retention time: in days from two days on, otherwise as a duration.
+func retention(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d < 2*day {
+		return catalog.ShortDuration(d)
+	}
+	return fmt.Sprintf("%d days", d/day)
 }
 
 func unknownRun(id writ.RunID) *writ.Error {
