@@ -91,6 +91,9 @@ func (p *postgres) run(ctx context.Context, program string, args ...string) (str
 	if err == nil {
 		return string(out), nil
 	}
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", writ.Errorf(writ.CodeUsage, "%w", err).WithHint("apt-get install -y postgresql-client")
 	}

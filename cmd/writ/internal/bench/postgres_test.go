@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,5 +24,10 @@ func TestUnusablePostgresHasItsRemedy(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "psql"), []byte(program), 0o700); err != nil {
 			t.Fatal(err)
 		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := newPostgres(ctx, "postgres://127.0.0.1:1/postgres"); !errors.Is(err, context.Canceled) {
+		t.Errorf("after an interrupt: %v", err)
 	}
 }
