@@ -168,7 +168,7 @@ It keeps a link to the coordinators. If they are unavailable, the datacenter con
 		"maximum number of open calls of a project; beyond it, new runs are rejected")
 	cli.InRange(f, "max-open-calls", &s.MaxOpenCalls, 1, cli.Most)
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns,
-		"retention of an ended run with its calls, results and log lines")
+		"retention of an ended run with its calls, results and log lines. A run stays longer while its submission or a resume could arrive")
 	cli.InRange(f, "keep-runs", &s.KeepRuns, time.Second, cli.LongestGrant)
 	f.StringToIntVar(&s.Weights, "project-weight", nil,
 		"NAME=N: the project gets N times the share of other projects, of the evaluator's CPU time and of node slots")
