@@ -138,7 +138,8 @@ func (w *committer) drain(group []*change) []*change {
 }
 
 // commit writes a group. If the group fails as a whole, it repeats each change alone. If the transaction could not
-// begin, the changes are not the cause, so they are not repeated.
+// begin, the changes are not the cause, so they are not repeated. Changes that may have been committed are not repeated
+// either.
 func (w *committer) commit(group []*change) {
 	var errs []error
 	var begun, apart bool
@@ -153,7 +154,7 @@ func (w *committer) commit(group []*change) {
 			break
 		}
 	}
-	if err != nil && begun && len(group) > 1 {
+	if err != nil && begun && len(group) > 1 && !errors.Is(err, errUnknown) {
 		for _, c := range group {
 			w.commit([]*change{c})
 		}

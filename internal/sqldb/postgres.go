@@ -391,8 +391,12 @@ func (p *postgres) attempt(
 	return errs, true, p.outcome(err, stop)
 }
 
+// errUnknown is the error of changes that may have been committed.
+var errUnknown = writ.Errorf(writ.CodeStoreUnavailable,
+	"PostgreSQL disconnected during a commit; its outcome is known when PostgreSQL is back")
+
 // outcome returns nil if the last transaction was committed although its result was lost, and the error `lost` if it
-// was not.
+// was not. It returns errUnknown if stop is closed before the server answers.
 func (p *postgres) outcome(lost error, stop <-chan struct{}) error {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		committed, err := p.committed(context.Background())
@@ -404,8 +408,7 @@ func (p *postgres) outcome(lost error, stop <-chan struct{}) error {
 		}
 		select {
 		case <-stop:
-			return writ.Errorf(writ.CodeStoreUnavailable,
-				"PostgreSQL disconnected during a commit; its outcome is known when PostgreSQL is back")
+			return errUnknown
 		case <-time.After(pause):
 		}
 	}
