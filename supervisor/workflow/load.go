@@ -159,6 +159,10 @@ func (a *Advancer) Trim() { a.recent.trim() }
 // take turns.
 const maxRecentBytes = 32 << 20
 
+// maxLargeBytes limits the one run in memory that would replace many others. A resumed run with all of its 10,000 calls
+// needs some 20 MiB, and reading them takes 0.1 s of CPU.
+const maxLargeBytes = 64 << 20
+
 // recentRun is a run with its calls, equal to their state in the journal.
 type recentRun struct {
 	run   *journal.Run
@@ -186,6 +190,7 @@ type recent struct {
 	runs  map[writ.RunID]*list.Element // of *recentRun
 	order *list.List                   // most recently used first
 	bytes int
+	large *recentRun // the last run that would replace many others; not in runs
 	round int // number of calls of trim
 }
 
@@ -195,6 +200,10 @@ func newRecent() *recent { return &recent{runs: make(map[writ.RunID]*list.Elemen
 func (r *recent) take(id writ.RunID) *recentRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if run := r.large; run != nil && run.run.ID == id {
+		r.large = nil
+		return run
+	}
 	e := r.runs[id]
 	if e == nil {
 		return nil
@@ -206,21 +215,27 @@ func (r *recent) take(id writ.RunID) *recentRun {
 func (r *recent) projectOf(id writ.RunID) writ.ProjectID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.large != nil && r.large.run.ID == id {
+		return r.large.run.Project
+	}
 	if e := r.runs[id]; e != nil {
 		return e.Value.(*recentRun).run.Project
 	}
 	return ""
 }
 
-// put adds a run. It does not keep a run that would replace many others.
+// put adds a run. Of the runs that would replace many others, it keeps the last one.
 func (r *recent) put(run *recentRun) {
 	size := run.size()
-	if size > maxRecentBytes/4 {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run.round = r.round
+	if size > maxRecentBytes/4 {
+		if size <= maxLargeBytes {
+			r.large = run
+		}
+		return
+	}
 	r.runs[run.run.ID] = r.order.PushFront(run)
 	r.bytes += size
 	for r.bytes > maxRecentBytes {
@@ -234,6 +249,9 @@ func (r *recent) trim() {
 	defer r.mu.Unlock()
 	for e := r.order.Back(); e != nil && e.Value.(*recentRun).round < r.round; e = r.order.Back() {
 		r.remove(e)
+	}
+	if r.large != nil && r.large.round < r.round {
+		r.large = nil
 	}
 	r.round++
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // Promise: Speed and storage: A run that waits for results is not read again for each result, and cached runs use at
-// most 32 MiB.
-// How: The cache holds open runs in journal form, evicted by last use, and a minute or two after it.
+// most 32 MiB, and a large one 64 MiB.
+// How: The cache holds open runs in journal form, evicted by last use, and a minute or two after it. A run of more than
+// 8 MiB is held alone, beside the others.
 // Also: TestWaitingRunNeedsNoMemory.
 func TestRecentRunsStayWithinTheirBounds(t *testing.T) {
 	r := newRecent()
@@ -52,14 +53,29 @@ func TestRecentRunsStayWithinTheirBounds(t *testing.T) {
 	}
 }
 
-// A run in memory does not replace most of the others. The first calls that it keeps count too.
-func TestBigRunIsNotKept(t *testing.T) {
+// A run in memory does not replace most of the others. The first calls that it keeps count too. Of such runs, the last
+// one is kept beside the others, until it was not used for a while.
+func TestBigRunReplacesNoOthers(t *testing.T) {
 	r := newRecent()
-	r.put(&recentRun{run: &journal.Run{Run: writ.Run{ID: "big"}, Bytes: maxRecentBytes / 8}})
+	put := func(id writ.RunID, bytes int, calls callList) {
+		r.put(&recentRun{run: &journal.Run{Run: writ.Run{ID: id, Project: "p"}, Bytes: bytes}, calls: calls})
+	}
 	old := &journal.Call{Values: map[string]any{"text": strings.Repeat("x", maxRecentBytes/8)}}
-	r.put(&recentRun{run: &journal.Run{Run: writ.Run{ID: "old"}}, calls: callList{first: 1, old: map[int]*journal.Call{1: old}}})
-	r.put(&recentRun{run: &journal.Run{Run: writ.Run{ID: "small"}}})
-	if r.take("big") != nil || r.take("old") != nil || r.take("small") == nil || r.bytes != 0 {
-		t.Errorf("a big run is kept, or a small one is not; %d bytes", r.bytes)
+	put("small", 0, callList{})
+	put("big", maxRecentBytes/8, callList{})
+	put("last", 0, callList{first: 1, old: map[int]*journal.Call{1: old}})
+	put("huge", maxLargeBytes/4, callList{})
+	if r.take("big") != nil || r.take("huge") != nil || r.projectOf("last") != "p" || r.take("last") == nil || r.take("last") != nil {
+		t.Error("of the big runs, not exactly the last one of a permitted size is kept")
+	}
+	if r.take("small") == nil || r.bytes != 0 {
+		t.Errorf("the small run is not kept; %d bytes", r.bytes)
+	}
+	put("big", maxRecentBytes/8, callList{})
+	if r.trim(); r.large == nil {
+		t.Error("a run is removed at once")
+	}
+	if r.trim(); r.large != nil {
+		t.Error("an unused big run is kept")
 	}
 }
