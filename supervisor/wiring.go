@@ -81,9 +81,10 @@ func (s *Supervisor) wireSteps() {
 
 // wireNodes creates the parts that receive the messages of nodes and notice missing messages.
 func (s *Supervisor) wireNodes() {
+	s.lease = &takeover.Lease{Journal: s.Journal, Epoch: s.epoch, Now: s.Now, Log: s.Log}
 	site := collect.Site{
 		Epoch: s.epoch, Fleet: s.fleet, Journal: s.Journal, Mailbox: s.steps, Outbox: s.outbox, Misuse: s.misuse,
-		Warnings: s.warnings, Now: s.Now, Log: s.Log,
+		Held: s.lease.Held, Warnings: s.warnings, Now: s.Now, Log: s.Log,
 	}
 	beats := collect.NewBeats(site, s.inventories, func() int { return s.rosters.Current().Version })
 	s.reports, s.nodeLogs, s.loads = collect.NewReports(site), collect.NewLogs(site), loads.New()
@@ -104,7 +105,6 @@ func (s *Supervisor) wireNodes() {
 		Roster: func() int { return s.rosters.Current().Version },
 		Post:   s.steps.Post, Warnings: s.warnings, Log: s.Log,
 	}
-	s.lease = &takeover.Lease{Journal: s.Journal, Epoch: s.epoch, Now: s.Now, Log: s.Log}
 }
 
 // wireRequests creates the parts that answer the requests of coordinators.

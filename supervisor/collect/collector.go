@@ -38,6 +38,7 @@ type Site struct {
 	Mailbox  *mailbox.Scheduler
 	Outbox   *outbox.Outbox
 	Misuse   *misuse.Counter
+	Held     func() bool // reports whether no other supervisor can serve the datacenter
 	Warnings *ratelog.Log
 	Now      func() time.Time // wall clock
 	Log      *slog.Logger
@@ -112,7 +113,11 @@ func (c *Collector) Run(ctx context.Context) error {
 // read receives the messages of a group of nodes until ctx ends.
 func (c *Collector) read(ctx context.Context, one *group) {
 	for ctx.Err() == nil {
-		streams := c.groups.streams(one, c.site.Fleet.Members.Serving())
+		if !c.site.Held() { // the messages are for the supervisor that has taken over
+			_ = sleep.For(ctx, receiveWait)
+			continue
+		}
+		streams := c.groups.streams(one, c.site.Fleet.Members.Serving)
 		if len(streams) == 0 {
 			c.groups.complete(one)
 			_ = sleep.For(ctx, receiveWait)

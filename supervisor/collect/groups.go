@@ -60,10 +60,13 @@ func (g *groups) completed() int64 {
 
 // streams returns the streams of a group, after it has added new nodes to groups and removed the nodes that no longer
 // serve. It returns nil if the group has no nodes. The caller must not change the streams.
-func (g *groups) streams(of *group, serving []writ.NodeID) []queue.Stream {
+//
+// The list of nodes is read with the lock, so that no reader brings an older list than the last one. With an older list,
+// a node could leave its group and join another one while the first reader waits for its messages.
+func (g *groups) streams(of *group, listServing func() []writ.NodeID) []queue.Stream {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !isSame(serving, g.serving) {
+	if serving := listServing(); !isSame(serving, g.serving) {
 		g.divide(serving)
 	}
 	return of.streams

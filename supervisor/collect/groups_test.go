@@ -2,7 +2,9 @@ package collect
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -29,7 +31,7 @@ func TestEachNodeHasOneReader(t *testing.T) {
 			}
 			now := map[writ.NodeID]int{}
 			for i := 0; i < len(g.all); i++ {
-				streams := g.streams(g.all[i], serving)
+				streams := g.streams(g.all[i], func() []writ.NodeID { return serving })
 				if len(streams) > maxGroup {
 					t.Errorf("group %d has %d nodes", i, len(streams))
 				}
@@ -59,6 +61,53 @@ func TestEachNodeHasOneReader(t *testing.T) {
 	})
 }
 
+// Nodes join while several readers ask for their streams. A node that left its group and joined another one would have
+// two readers for a moment.
+func TestNodeKeepsItsReaderWhileOthersJoin(t *testing.T) {
+	var mu sync.Mutex
+	var serving []writ.NodeID
+	listServing := func() []writ.NodeID {
+		mu.Lock()
+		defer mu.Unlock()
+		return serving
+	}
+	home := map[writ.NodeID]*group{}
+	g, joined := newGroups(), make(chan struct{})
+	var readers sync.WaitGroup
+	read := func(one *group) {
+		for over := false; !over; {
+			select {
+			case <-joined:
+				over = true
+			default:
+			}
+			streams := g.streams(one, listServing)
+			mu.Lock()
+			for _, s := range streams {
+				if was := home[s.Node]; was != nil && was != one {
+					t.Errorf("%s has a second reader", s.Node)
+				}
+				home[s.Node] = one
+			}
+			mu.Unlock()
+		}
+	}
+	g.run(func(one *group) { readers.Go(func() { read(one) }) })
+	for i := range 1000 {
+		node := writ.NodeID(fmt.Sprintf("n%d", (i*7919)%1000)) // sorted among the earlier nodes
+		mu.Lock()
+		at, _ := slices.BinarySearch(serving, node)
+		serving = slices.Insert(slices.Clone(serving), at, node)
+		mu.Unlock()
+		runtime.Gosched()
+	}
+	close(joined)
+	readers.Wait()
+	if len(home) != 1000 {
+		t.Errorf("%d of 1000 nodes have a reader", len(home))
+	}
+}
+
 // The silence of a node counts only if its messages could arrive.
 func TestARoundIncludesEachGroup(t *testing.T) {
 	g := newGroups()
@@ -73,7 +122,7 @@ func TestARoundIncludesEachGroup(t *testing.T) {
 	first := g.all[0]
 	g.complete(first)
 	g.complete(first)
-	g.streams(first, serving)
+	g.streams(first, func() []writ.NodeID { return serving })
 	second := g.all[1]
 	var got []int64
 	for _, one := range []*group{first, first, second, second, first} {
