@@ -148,7 +148,12 @@ func listRuns(ctx context.Context, env *cli.Env, params api.ListRunsParams, limi
 	if err != nil {
 		return err
 	}
-	return env.PrintList(runTable(api.RunPage{Items: runs, NextCursor: more}, datacenters, params.Why != nil), none)
+	table := runTable(api.RunPage{Items: runs, NextCursor: more}, datacenters, params.Why != nil)
+	if err := env.PrintList(table, none); err != nil || more == "" || env.Structured() {
+		return err
+	}
+	env.Note("there are more runs: --limit 0 lists all")
+	return nil
 }
 
 // runTable returns a list of runs. If explained is true, the list shows why each run waits or failed, and the next
