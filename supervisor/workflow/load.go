@@ -191,7 +191,7 @@ type recent struct {
 	order *list.List                   // most recently used first
 	bytes int
 	large *recentRun // the last run that would replace many others; not in runs
-	round int // number of calls of trim
+	round int        // number of calls of trim
 }
 
 func newRecent() *recent { return &recent{runs: make(map[writ.RunID]*list.Element), order: list.New()} }
