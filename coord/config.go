@@ -59,6 +59,8 @@ type Config struct {
 	SubmissionsPerSecond float64
 	// DatacenterShare limits the bytes of one datacenter's events in the ledger. 0 derives the limit from LedgerSpace.
 	DatacenterShare int64
+	// Retention limits the age of rows in the ledger.
+	Retention Retention
 	// LedgerSpace returns the free space of the ledger's disk and the size of the ledger, in bytes. The size is 0 if the
 	// disk is unknown. LedgerSpace may be nil.
 	LedgerSpace func() (free, ledger int64)
@@ -101,6 +103,8 @@ func (c Config) withDefaults() Config {
 		c.RequestsPerSecond = DefaultRequestsPerSecond
 	}
 	c.Grace = cmp.Or(c.Grace, defaultGrace)
+	c.Retention.Events = cmp.Or(c.Retention.Events, DefaultKeepEvents)
+	c.Retention.Runs = cmp.Or(c.Retention.Runs, DefaultKeepRuns)
 	return c
 }
 

@@ -6,10 +6,20 @@ import (
 	"time"
 )
 
-// Retention times of rows in the ledger.
+// Retention is how long the ledger keeps rows.
+type Retention struct {
+	// Events is the time from the arrival of an event to its deletion; DefaultKeepEvents if 0. A stream or a webhook that
+	// is further behind misses events.
+	Events time.Duration
+	// Runs is the time from the end of a run to its deletion with its calls; DefaultKeepRuns if 0. The newest revisions of
+	// a deployment stay longer.
+	Runs time.Duration
+}
+
+// Retention times, if none are set.
 const (
-	keepEvents        = 7 * 24 * time.Hour
-	keepRuns          = 90 * 24 * time.Hour
+	DefaultKeepEvents = 7 * 24 * time.Hour
+	DefaultKeepRuns   = 90 * 24 * time.Hour
 	keepRegistrations = 24 * time.Hour
 )
 
@@ -19,7 +29,7 @@ func (c *Coordinator) prune(ctx context.Context) {
 	latest, err := c.Ledger.LatestEnd(ctx)
 	if err == nil {
 		err = errors.Join(
-			c.Ledger.Prune(ctx, now.Add(-keepEvents), runsBefore(now, latest)),
+			c.Ledger.Prune(ctx, now.Add(-c.Retention.Events), c.Retention.runsBefore(now, latest)),
 			c.Ledger.RemoveRegistrations(ctx, now.Add(-keepRegistrations)),
 		)
 	}
@@ -31,9 +41,9 @@ func (c *Coordinator) prune(ctx context.Context) {
 // runsBefore returns the time before which ended runs are deleted. If `now` is after the latest end of a run, which a
 // datacenter reported, that end replaces `now`. Otherwise a clock of this coordinator that is far ahead would delete
 // all runs.
-func runsBefore(now, latestEnd time.Time) time.Time {
+func (r Retention) runsBefore(now, latestEnd time.Time) time.Time {
 	if latestEnd.Before(now) {
 		now = latestEnd
 	}
-	return now.Add(-keepRuns)
+	return now.Add(-r.Runs)
 }

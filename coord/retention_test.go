@@ -72,7 +72,7 @@ func TestNewestRevisionKeepsItsText(t *testing.T) {
 	newest := end(4, "web", writ.RunFailed)
 	free := end(0, "", writ.RunSucceeded)
 
-	const later = keepRuns + 24*time.Hour
+	const later = DefaultKeepRuns + 24*time.Hour
 	clock := writ.Run{ID: someRun, State: writ.RunSucceeded, Accepted: time.Now().UTC(), Ended: time.Now().Add(later).UTC()}
 	s.tell(writ.Event{Run: &clock}) // the datacenter's clock proves the time
 	p.await("later", func() bool {
@@ -109,12 +109,51 @@ func TestNewestRevisionKeepsItsText(t *testing.T) {
 func TestAgeOfRunsEndsWithTheLatest(t *testing.T) {
 	now := time.Date(2031, 5, 1, 9, 0, 0, 0, time.UTC)
 	for _, tt := range []struct{ latest, want time.Time }{
-		{now.Add(-time.Hour), now.Add(-time.Hour - keepRuns)},
-		{now.Add(time.Hour), now.Add(-keepRuns)}, // by a datacenter whose clock is ahead
-		{time.Time{}, time.Time{}.Add(-keepRuns)},
+		{now.Add(-time.Hour), now.Add(-time.Hour - DefaultKeepRuns)},
+		{now.Add(time.Hour), now.Add(-DefaultKeepRuns)}, // by a datacenter whose clock is ahead
+		{time.Time{}, time.Time{}.Add(-DefaultKeepRuns)},
 	} {
-		if got := runsBefore(now, tt.latest); !got.Equal(tt.want) {
+		if got := (Retention{Runs: DefaultKeepRuns}).runsBefore(now, tt.latest); !got.Equal(tt.want) {
 			t.Errorf("%s: %s, want %s", tt.latest, got, tt.want)
 		}
+	}
+}
+
+// Promise: Operation: An operator sets how long a coordinator keeps runs and events (`--keep-runs`, `--keep-events`).
+func TestRetentionIsConfigured(t *testing.T) {
+	var ahead atomic.Int64
+	p := start(t, func(c *Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		c.Retention = Retention{Events: 2 * time.Hour, Runs: 24 * time.Hour}
+	})
+	s := connect(p, vienna, nil)
+	tell := func(id writ.RunID, ended time.Time) {
+		s.tell(writ.Event{Run: &writ.Run{ID: id, State: writ.RunSucceeded, Accepted: time.Now().UTC(), Ended: ended.UTC()}})
+		p.await("stored", func() bool {
+			_, err := p.Ledger.Run(t.Context(), id)
+			return err == nil
+		})
+	}
+	left := func(after time.Duration) (run bool, events int64) {
+		t.Helper()
+		ahead.Store(int64(after))
+		p.prune(t.Context())
+		_, err := p.Ledger.Run(t.Context(), someRun)
+		oldest, newest, rangeErr := p.Ledger.EventRange(t.Context())
+		if rangeErr != nil {
+			t.Fatal(rangeErr)
+		}
+		return err == nil, newest - oldest + 1
+	}
+	tell(someRun, time.Now())
+	if run, events := left(time.Hour); !run || events == 0 {
+		t.Errorf("after an hour: run %t, %d events", run, events)
+	}
+	if run, events := left(3 * time.Hour); !run || events != 0 {
+		t.Errorf("after three hours: run %t, %d events", run, events)
+	}
+	tell(writ.RunIDOf(writ.Digest{8}), time.Now().Add(25*time.Hour)) // the datacenter's clock proves the time
+	if run, _ := left(25 * time.Hour); run {
+		t.Error("the run is kept for more than a day")
 	}
 }

@@ -55,7 +55,7 @@ type pass struct {
 }
 
 var (
-	errCalls = writ.Errorf(writ.CodeScriptLimit, "the script makes more than %d calls, the most of a run",
+	errCalls = writ.Errorf(writ.CodeScriptLimit, "the script makes more than %d calls, the maximum of a run",
 		scripts.MaxCalls).
 		WithHint("divide the work among several runs: a parameter can select the part that one run does")
 	errJournal = writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d bytes in all",

@@ -28,6 +28,7 @@ func coordCommand(env *cli.Env) *cobra.Command {
 	var projectRate float64
 	var keyless bool
 	var shareGiB int64
+	var keep coord.Retention
 	var streams int
 	var traces tracing.Settings
 	c := serve.DaemonCommand(env, &cobra.Command{
@@ -42,6 +43,10 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 		if !(projectRate >= 0) {
 			return writ.Errorf(writ.CodeUsage, "--project-rate: %g is not a number of submissions per second", projectRate).
 				WithHint("0 removes the limit")
+		}
+		if keep.Events > keep.Runs {
+			return writ.Errorf(writ.CodeUsage, "--keep-events %s is longer than --keep-runs %s", keep.Events, keep.Runs).
+				WithHint("runs must be kept at least as long as their events")
 		}
 		signed, cluster, err := coordinatord.RostersFor(data, rosters)
 		if err != nil {
@@ -59,7 +64,7 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed,
 			Cluster: cluster, AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks,
-			MaxStreams: streams, Traces: traces, Keyless: keyless, Version: env.Version, Log: log,
+			Retention: keep, MaxStreams: streams, Traces: traces, Keyless: keyless, Version: env.Version, Log: log,
 		})
 		if err != nil {
 			return err
@@ -88,6 +93,12 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 	f.Int64Var(&shareGiB, "datacenter-share", 0,
 		"maximum GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by the number of datacenters, once less than a quarter is free; 100 GiB with --ledger")
 	cli.InRange(f, "datacenter-share", &shareGiB, 0, cli.Most)
+	f.DurationVar(&keep.Runs, "keep-runs", coord.DefaultKeepRuns,
+		"retention of an ended run with its calls and its signed text. The newest revisions of a deployment stay longer")
+	cli.InRange(f, "keep-runs", &keep.Runs, 24*time.Hour, cli.LongestGrant)
+	f.DurationVar(&keep.Events, "keep-events", coord.DefaultKeepEvents,
+		"retention of events. Streams and webhooks that are further behind miss events")
+	cli.InRange(f, "keep-events", &keep.Events, time.Hour, cli.LongestGrant)
 	f.IntVar(&streams, "max-streams", coord.DefaultMaxStreams,
 		"maximum number of open event streams, and of live pages. One network gets three quarters of each")
 	cli.InRange(f, "max-streams", &streams, 1, coord.MostStreams)

@@ -66,7 +66,8 @@ type Config struct {
 	AllowedHosts []string // further host names for clients and browsers
 	Webhooks     string   // file with settings of webhooks, "" for none
 	Traces       tracing.Settings
-	ProjectRate  float64       // submissions per second and project; 0 means unlimited
+	ProjectRate  float64 // submissions per second and project; 0 means unlimited
+	Retention    coord.Retention
 	ShareGiB     int64         // part of the ledger for the events of one datacenter; 0 means a share of the disk
 	MaxStreams   int           // open event streams, and live pages; 0 means coord.DefaultMaxStreams
 	Grace        time.Duration // time for in-flight requests after shutdown begins; see coord.Coordinator
@@ -208,7 +209,7 @@ func (c *Coordinator) Run(ctx context.Context) (err error) {
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators,
 		Version:      c.Version,
 		AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
-		DatacenterShare: c.ShareGiB << 30, LedgerSpace: disk.Space, MaxStreams: c.MaxStreams,
+		DatacenterShare: c.ShareGiB << 30, LedgerSpace: disk.Space, Retention: c.Retention, MaxStreams: c.MaxStreams,
 		SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
 		Metrics:               []metrics.Part{disk.Metrics},
 	}
