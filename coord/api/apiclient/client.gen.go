@@ -388,6 +388,7 @@ type ClientInterface interface {
 	// WatchRun Watch a run from its start, or after an event
 	//
 	// The stream does not end by itself. Without `Last-Event-ID` and `after` it starts with the oldest stored event of the run.
+	// Events are deleted after a week, and earlier if they fill the ledger. So the stream of an ended run may have no event: also read the run.
 	//
 	// Corresponds with GET /v1/runs/{run}/events (the `WatchRun` operationId).
 	WatchRun(ctx context.Context, run RunPath, params *WatchRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1150,6 +1151,7 @@ func (c *Client) ListCalls(ctx context.Context, run RunPath, params *ListCallsPa
 // WatchRun Watch a run from its start, or after an event
 //
 // The stream does not end by itself. Without `Last-Event-ID` and `after` it starts with the oldest stored event of the run.
+// Events are deleted after a week, and earlier if they fill the ledger. So the stream of an ended run may have no event: also read the run.
 //
 // Corresponds with GET /v1/runs/{run}/events (the `WatchRun` operationId).
 func (c *Client) WatchRun(ctx context.Context, run RunPath, params *WatchRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4290,6 +4292,7 @@ type ClientWithResponsesInterface interface {
 	// WatchRunWithResponse Watch a run from its start, or after an event
 	//
 	// The stream does not end by itself. Without `Last-Event-ID` and `after` it starts with the oldest stored event of the run.
+	// Events are deleted after a week, and earlier if they fill the ledger. So the stream of an ended run may have no event: also read the run.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7062,6 +7065,7 @@ func (c *ClientWithResponses) ListCallsWithResponse(ctx context.Context, run Run
 // WatchRunWithResponse Watch a run from its start, or after an event
 //
 // The stream does not end by itself. Without `Last-Event-ID` and `after` it starts with the oldest stored event of the run.
+// Events are deleted after a week, and earlier if they fill the ledger. So the stream of an ended run may have no event: also read the run.
 //
 // Returns a wrapper object for the known response body format(s).
 //
