@@ -112,25 +112,52 @@ func (r *redisServer) URL() string {
 }
 
 // Run keeps the server running until ctx ends. It calls `ready` once, with the process id, when the server first
-// answers. A server that dies is restarted, because it loses no data. A failed first start is an error.
+// answers. A server that dies is restarted, because it loses no data. A failed first start is an error, unless another
+// program took the port in the meantime.
 func (r *redisServer) Run(ctx context.Context, ready func(pid int)) error {
-	for first := true; ; first = false {
+	started := false
+	for ports := 1; ; {
 		err := r.serve(ctx, func(pid int) {
-			if first {
+			if !started {
+				started = true
 				ready(pid)
 			}
 		})
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case first && errors.Is(err, errNotReady):
-			return err
+		case !started && errors.Is(err, errNotReady):
+			if ports++; ports > maxPorts || !r.replacePort() {
+				return err
+			}
+			continue
 		}
 		r.log.WarnContext(ctx, "redis-server ended; starting it again", "err", err)
 		if sleep.For(ctx, time.Second) != nil {
 			return nil
 		}
 	}
+}
+
+// maxPorts limits the ports that a first start tries.
+const maxPorts = 5
+
+// replacePort takes another port if the present one is in use, and reports whether it did. A connection of any program
+// can get a free port before the server listens there.
+func (r *redisServer) replacePort() bool {
+	if r.port == 0 {
+		return false
+	}
+	if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(r.port)); err == nil {
+		l.Close()
+		return false
+	}
+	port, err := freePort()
+	if err != nil {
+		return false
+	}
+	r.port = port
+	return true
 }
 
 var errNotReady = errors.New("redis-server did not start")

@@ -3,6 +3,7 @@ package redisd
 import (
 	"context"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,34 @@ func TestRedisServerThatDoesNotStartIsAnError(t *testing.T) {
 	}
 	if err := r.Run(t.Context(), func(int) { t.Error("ready") }); err == nil {
 		t.Error("no error")
+	}
+}
+
+// TestRedisServerReplacesATakenPort opens a connection from the port that the server was to get.
+func TestRedisServerReplacesATakenPort(t *testing.T) {
+	r, err := newRedisServer(testenv.Need(t, "redis-server"), t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: r.port}}
+	c, err := from.DialContext(t.Context(), "tcp", to.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	taken := r.port
+	stop, done := runRedis(t, r)
+	if r.port == taken {
+		t.Errorf("it serves on the taken port %d", taken)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
