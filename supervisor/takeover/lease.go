@@ -44,10 +44,10 @@ func (l *Lease) Run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(journal.RenewEvery)
 	defer tick.Stop()
-	for began := time.Now(); ; began = time.Now() {
-		if l.since.Load() == nil {
-			l.since.Store(&began) // the supervisor has taken the lease before Run
-		}
+	taken := time.Now() // the supervisor has taken the lease before Run
+	l.since.Store(&taken)
+	for {
+		began := time.Now()
 		switch err := l.Journal.Renew(ctx); {
 		case errors.Is(err, journal.ErrFenced):
 			return err

@@ -84,7 +84,10 @@ const (
 
 // Run runs the benchmark. After an error, it also returns the results so far.
 func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
-	if err := errors.Join(emptyDir(w.Data), makeProfile(w.Profile)); err != nil {
+	if err := emptyDir(w.Data); err != nil {
+		return r, err
+	}
+	if err := makeProfile(w.Profile); err != nil {
 		return r, err
 	}
 	if r.Machine, err = thisMachine(w.Data); err != nil {
