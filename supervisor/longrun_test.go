@@ -80,7 +80,14 @@ func TestRunHasFewOpenCalls(t *testing.T) {
 // A resume reopens more than a thousand calls, and the script then makes as many new ones.
 func TestResumedRunHasFewOpenCalls(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		s.join("n2")
+		s.join("n2", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if job.Seq > 1501 {
+					time.Sleep(time.Second) // so that no call ends before all are open
+				}
+				return succeed(ctx, job)
+			}
+		})
 		s.join("n1", func(n *testNode) {
 			n.slots = 100
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -89,6 +96,8 @@ func TestResumedRunHasFewOpenCalls(t *testing.T) {
 				}
 				if job.Seq <= 1500 {
 					time.Sleep(10 * time.Second)
+				} else {
+					time.Sleep(time.Second)
 				}
 				return succeed(ctx, job)
 			}
