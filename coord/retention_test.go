@@ -1,6 +1,8 @@
 package coord
 
 import (
+	"context"
+	"encoding/json"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/supervisor/link"
 )
 
 // Promise: Limits and shares: A coordinator whose clock is far ahead deletes no run of the last 90 days.
@@ -103,6 +106,51 @@ func TestNewestRevisionKeepsItsText(t *testing.T) {
 		if _, err := text(payload); writ.CodeOf(err) != writ.CodeNotFound {
 			t.Errorf("%s: %v, want %s", name, err, writ.CodeNotFound)
 		}
+	}
+}
+
+// A submission may be repeated after the ledger has deleted its run. The datacenter answers with the run that ended.
+func TestRepeatedSubmissionOfDeletedRunHasItsEnd(t *testing.T) {
+	var ahead atomic.Int64
+	p := start(t, func(c *Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	var ended atomic.Pointer[writ.Run] // in the journal
+	s := connect(p, vienna, func(s *supervisor) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
+			if run := ended.Load(); run != nil && verb == link.VerbSubmit {
+				return *run, nil
+			}
+			return s.handle(ctx, verb, params)
+		}
+	})
+	text := signedScript(t, payload())
+	in, err := p.submit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.await("accepted", func() bool { return p.run(in.Run).State == api.RunStateAccepted })
+	run := writ.Run{
+		ID: in.Run, Datacenter: vienna, Project: shop, ProjectName: "web-shop", Signer: "alice", Payload: in.Payload,
+		State: writ.RunSucceeded, Accepted: in.Received, Ended: time.Now().UTC(),
+	}
+	s.tell(writ.Event{Run: &run})
+	p.await("ended", func() bool { return p.run(in.Run).State == api.RunStateSucceeded })
+	ended.Store(&run)
+
+	if err := p.Ledger.Prune(t.Context(), time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.Answer[api.Run](p.client.GetRun(t.Context(), in.Run)); writ.CodeOf(err) != writ.CodeNotFound {
+		t.Fatalf("the run was not deleted: %v", err)
+	}
+	again, err := p.submit(text)
+	if err != nil || again.Run != in.Run {
+		t.Fatalf("run %s, %v, want %s", again.Run, err, in.Run)
+	}
+	p.await("known again", func() bool { return p.run(in.Run).State == api.RunStateSucceeded })
+	if got := p.run(in.Run); got.Ended.IsZero() || len(s.took()) != 1 {
+		t.Errorf("it is %+v, and the datacenter accepted %v", got, s.took())
 	}
 }
 
