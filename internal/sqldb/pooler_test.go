@@ -9,7 +9,7 @@ import (
 )
 
 // sessionParameters are the settings that writ sends at the start of a session and that PgBouncer rejects by default.
-const sessionParameters = "lock_timeout,statement_timeout,idle_in_transaction_session_timeout,synchronous_commit,client_connection_check_interval," +
+const sessionParameters = "lock_timeout,statement_timeout,idle_in_transaction_session_timeout,synchronous_commit,jit,client_connection_check_interval," +
 	"extra_float_digits,default_transaction_read_only,search_path"
 
 func TestPoolerIsRefused(t *testing.T) {

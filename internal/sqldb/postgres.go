@@ -65,7 +65,7 @@ type postgres struct {
 	lead   atomic.Pointer[lead]
 }
 
-func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS, before []Before) error {
+func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS) error {
 	config, err := db.configOf(address)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS
 	if err := checkDirect(ctx, config); err != nil {
 		return fmt.Errorf("open %s: %w", nameOf(address), connectError(err))
 	}
-	schema, err := prepareDatabase(ctx, config, migrations, before)
+	schema, err := prepareDatabase(ctx, config, migrations, db.before)
 	if err != nil {
 		return fmt.Errorf("bring %s up to date: %w", nameOf(address), connectError(err))
 	}
@@ -140,12 +140,18 @@ func (db *DB) configOf(address string) (*pgx.ConnConfig, error) {
 
 // connect creates the pools of the readers and the writer. They connect on first use.
 func (db *DB) connect(config *pgx.ConnConfig, schema int64) {
-	db.sql = stdlib.OpenDB(*session(config, statementTimeout, idleInRead))
+	reading := session(config, statementTimeout, idleInRead)
+	if db.indexScans {
+		useIndexScans(reading)
+	}
+	writing := session(config, statementTimeout, idleInWrite)
+	useIndexScans(writing)
+	db.sql = stdlib.OpenDB(*reading)
 	db.sql.SetMaxOpenConns(maxReaders)
 	db.sql.SetMaxIdleConns(idleConnections)
 	db.sql.SetConnMaxIdleTime(idleReaders)
 	db.server = &postgres{
-		pool:   sql.OpenDB(pipelines{stdlib.GetConnector(*session(config, statementTimeout, idleInWrite))}),
+		pool:   sql.OpenDB(pipelines{stdlib.GetConnector(*writing)}),
 		writer: writ.NewUUID(), schema: schema,
 	}
 	db.engine = db.server
@@ -172,12 +178,22 @@ func session(config *pgx.ConnConfig, statement, idle string) *pgx.ConnConfig {
 	c.RuntimeParams["lock_timeout"] = lockTimeout
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = idle
 	c.RuntimeParams["client_connection_check_interval"] = leftAfter
+	c.RuntimeParams["jit"] = "off" // compiling a query takes longer than all queries of a store
 	return c
+}
+
+// useIndexScans sets the option IndexScans for a session.
+func useIndexScans(session *pgx.ConnConfig) {
+	session.RuntimeParams["enable_seqscan"] = "off"
+	session.RuntimeParams["enable_bitmapscan"] = "off"
 }
 
 // prepareDatabase checks the database, claims it for one kind of store, migrates it, and returns its schema version. It
 // uses separate connections, because migrations invalidate the cached plans of open connections.
-func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.FS, before []Before) (int64, error) {
+func prepareDatabase(
+	ctx context.Context, config *pgx.ConnConfig, migrations fs.FS,
+	before []func(ctx context.Context, store *sql.DB) error,
+) (int64, error) {
 	pool := stdlib.OpenDB(*session(config, "0", "0"))
 	defer pool.Close()
 	if newest, is, err := upToDate(ctx, pool, migrations); is || err != nil {

@@ -379,3 +379,48 @@ func TestClosedConnectionEndsItsStatement(t *testing.T) {
 		}
 	}
 }
+
+// The server has no statistics of a new table. Without a setting, it would read a small table as a whole, and keep that
+// plan when the table has grown.
+func TestQueriesUseIndexes(t *testing.T) {
+	plan := func(rows *sql.Rows, err error) string {
+		steps, err := Column[string](rows, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(steps, "\n")
+	}
+	const query = `EXPLAIN (COSTS off) SELECT name FROM things WHERE name IN ('a', 'b')`
+	for _, tt := range []struct {
+		options []Option
+		reads   bool
+	}{{nil, false}, {[]Option{IndexScans}, true}} {
+		db, err := Open(t.Context(), server.Store(t), schema, tt.options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.Write(t.Context(), func(tx *Tx) error {
+			for _, name := range []string{"a", "b", "c"} {
+				if err := insert(name)(tx); err != nil {
+					return err
+				}
+			}
+			if got := plan(tx.QueryContext(t.Context(), query)); !strings.HasPrefix(got, "Index") {
+				t.Errorf("a change reads by\n%s", got)
+			}
+			if got := plan(tx.QueryContext(t.Context(), "SHOW jit")); got != "off" {
+				t.Errorf("jit is %s in a change", got)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := plan(db.Query(t.Context(), query)); strings.HasPrefix(got, "Index") != tt.reads {
+			t.Errorf("with %d options, a query reads by\n%s", len(tt.options), got)
+		}
+		if got := plan(db.Query(t.Context(), "SHOW jit")); got != "off" {
+			t.Errorf("jit is %s in a query", got)
+		}
+	}
+}

@@ -61,27 +61,41 @@ type DB struct {
 	local    localHosts
 	health   health
 	presence presence
+
+	before     []func(ctx context.Context, store *sql.DB) error
+	indexScans bool
 }
 
-// Before is called before the migration of a database that other processes may use. An error cancels the migration.
-type Before func(ctx context.Context, store *sql.DB) error
+// Option is a property of a store. It applies to stores on PostgreSQL only.
+type Option func(db *DB)
+
+// Before calls a function before the migration of a database that other processes may use. An error cancels the
+// migration.
+func Before(check func(ctx context.Context, store *sql.DB) error) Option {
+	return func(db *DB) { db.before = append(db.before, check) }
+}
+
+// IndexScans makes all queries find rows by an index, and by a plain scan of it, where this is possible. The server
+// chooses other scans while its statistics are old, as for tables whose rows soon change or disappear. These scans visit
+// each old version of a row until the next vacuum, but a plain scan marks old versions, so that later scans skip them.
+// A full text search is slow with this option. Changes always use such scans.
+func IndexScans(db *DB) { db.indexScans = true }
 
 // Open opens the store at path and migrates its schema with the *.sql files of migrations. path is a file for SQLite,
 // ":memory:" for a store that ends with the process, or the postgres:// URL of a database that several processes may
-// share. Open rejects a schema newer than the program. If a database has an older schema, it first calls the functions
-// in `before`. A database on another machine needs TLS that verifies its name.
-func Open(ctx context.Context, path string, migrations fs.FS, before ...Before) (*DB, error) {
-	return openAs(ctx, onThisMachine, path, migrations, before)
+// share. Open rejects a schema newer than the program. A database on another machine needs TLS that verifies its name.
+func Open(ctx context.Context, path string, migrations fs.FS, options ...Option) (*DB, error) {
+	return openAs(ctx, onThisMachine, path, migrations, options)
 }
 
 // openAs is Open with a rule that determines which hosts are this machine.
-func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS, before []Before) (*DB, error) {
-	db := newDB(local)
+func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS, options []Option) (*DB, error) {
+	db := newDB(local, options)
 	open := db.openSQLite
 	if strings.HasPrefix(path, "postgres://") || strings.HasPrefix(path, "postgresql://") {
 		open = db.openPostgres
 	}
-	if err := open(ctx, path, migrations, before); err != nil {
+	if err := open(ctx, path, migrations); err != nil {
 		return nil, err
 	}
 	go db.loop() // Close waits for this goroutine; a store is useless without it
@@ -90,8 +104,8 @@ func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS
 
 // OpenToRead opens a store on PostgreSQL that other processes write to. The server rejects every write. The error is
 // CONFLICT if the schema is not exactly the newest version of this program.
-func OpenToRead(ctx context.Context, address string, migrations fs.FS) (*DB, error) {
-	db := newDB(onThisMachine)
+func OpenToRead(ctx context.Context, address string, migrations fs.FS, options ...Option) (*DB, error) {
+	db := newDB(onThisMachine, options)
 	if err := db.openPostgresToRead(ctx, address, migrations); err != nil {
 		return nil, err
 	}
@@ -99,15 +113,20 @@ func OpenToRead(ctx context.Context, address string, migrations fs.FS) (*DB, err
 	return db, nil
 }
 
-func newDB(local localHosts) *DB {
+func newDB(local localHosts, options []Option) *DB {
 	db := &DB{local: local}
+	for _, option := range options {
+		option(db)
+	}
 	db.committer = newCommitter(db.now, db.storeError)
 	return db
 }
 
-// upgrade applies the missing migrations, and returns the version of the newest migration.
+// upgrade applies the missing migrations, and returns the version of the newest migration. Before that, it calls the
+// functions in before.
 func upgrade(
-	ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS, before []Before,
+	ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS,
+	before []func(ctx context.Context, store *sql.DB) error,
 ) (int64, error) {
 	provider, err := goose.NewProvider(dialect, pool, migrations)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"writ"
 )
 
-func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ []Before) error {
+func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS) error {
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() +
 		"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)" +
 		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)&_pragma=temp_store(MEMORY)"

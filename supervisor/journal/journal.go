@@ -69,7 +69,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sqldb.Open(ctx, path, sub, requireNoLease)
+	db, err := sqldb.Open(ctx, path, sub, sqldb.Before(requireNoLease), sqldb.IndexScans)
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -104,7 +104,7 @@ func OpenToRead(ctx context.Context, address string) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sqldb.OpenToRead(ctx, address, sub)
+	db, err := sqldb.OpenToRead(ctx, address, sub, sqldb.IndexScans)
 	if err != nil {
 		return nil, err
 	}
