@@ -236,19 +236,15 @@ func deliverSubmissions(
 		}
 		return s, err // the event counts even if the submission is unreadable
 	})
-	if err != nil || len(waiting) == 0 {
-		return err
-	}
-	first, err := nextEventIDs(ctx, tx, len(waiting))
 	if err != nil {
 		return err
 	}
-	for i, s := range waiting {
+	for _, s := range waiting {
 		if err := tx.Queue(ctx, moveSubmissionText, string(writ.SubmissionDelivered), "", s.Payload.String()); err != nil {
 			return err
 		}
 		s.State = writ.SubmissionDelivered
-		if err := addEvent(ctx, tx, submissionEvent(tx, first+int64(i), s)); err != nil {
+		if err := addSubmissionEvent(ctx, tx, s); err != nil {
 			return err
 		}
 	}

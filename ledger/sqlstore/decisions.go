@@ -12,19 +12,25 @@ import (
 	"writ/ledger"
 )
 
-// moveSubmission moves a waiting submission to the state `to`, by compare-and-set. It reports whether the submission
-// was waiting.
+// moveSubmission moves a waiting submission to the state `to`, by compare-and-set. It returns the submission in its
+// current state, and whether it was waiting.
 func moveSubmission(
 	ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to writ.SubmissionState, reason *writ.Error,
-) (bool, error) {
+) (now writ.Submission, moved bool, err error) {
 	if !writ.CanMove(writ.SubmissionMoves, writ.SubmissionWaiting, to) {
-		return false, fmt.Errorf("a submission cannot move from waiting to %q", to)
+		return now, false, fmt.Errorf("a submission cannot move from waiting to %q", to)
 	}
 	failure := ""
 	if reason != nil {
 		failure = encode(reason)
 	}
-	return affected(tx.ExecContext(ctx, moveSubmissionText, string(to), failure, payload.String()))
+	now, err = submissionOf(new(damage), payload, tx.QueryRowContext(ctx,
+		moveSubmissionText+` RETURNING `+submissionColumns, string(to), failure, payload.String()))
+	if writ.CodeOf(err) == writ.CodeNotFound {
+		now, err = submission(ctx, tx, payload)
+		return now, false, err
+	}
+	return now, err == nil, err
 }
 
 const moveSubmissionText = `
@@ -35,11 +41,7 @@ const moveSubmissionText = `
 // Deliver moves a submission to delivered and stores the datacenter's answer about the run.
 func (s *submissionTable) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error {
 	err := s.write(failpoint.At(ctx, failpoint.SubmissionDelivered), func(tx *sqldb.Tx) error {
-		moved, err := moveSubmission(ctx, tx, payload, writ.SubmissionDelivered, nil)
-		if err != nil {
-			return err
-		}
-		now, err := submission(ctx, tx, payload)
+		now, moved, err := moveSubmission(ctx, tx, payload, writ.SubmissionDelivered, nil)
 		switch {
 		case err != nil:
 			return err
@@ -83,11 +85,7 @@ func (s *submissionTable) Reject(
 		return fmt.Errorf("reject submission: state %q is not a rejection", to)
 	}
 	err := s.write(failpoint.At(ctx, failpoint.SubmissionRejected), func(tx *sqldb.Tx) error {
-		moved, err := moveSubmission(ctx, tx, payload, to, reason)
-		if err != nil {
-			return err
-		}
-		now, err := submission(ctx, tx, payload)
+		now, moved, err := moveSubmission(ctx, tx, payload, to, reason)
 		if err != nil {
 			return err
 		}
@@ -168,11 +166,7 @@ func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 
 // addSubmissionEvent stores the event of a submission's new state.
 func addSubmissionEvent(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
-	first, err := nextEventIDs(ctx, tx, 1)
-	if err != nil {
-		return err
-	}
-	return addEvent(ctx, tx, submissionEvent(tx, first, s))
+	return addEvent(ctx, tx, submissionEvent(tx, newEventsOf(tx).reserve(1), s))
 }
 
 // submissionEvent returns the event of a submission's new state.

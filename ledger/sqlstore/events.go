@@ -161,10 +161,7 @@ func storeEvents(
 	if err != nil {
 		return taken, err
 	}
-	next, err := nextEventIDs(ctx, tx, withoutUsage(events))
-	if err != nil {
-		return taken, err
-	}
+	next := newEventsOf(tx).reserve(withoutUsage(events))
 	c := changes{known: known}
 	stored := make([]encoded[ledger.Event], 0, len(events))
 	for _, e := range events {
@@ -234,21 +231,6 @@ func encodeEvent(e ledger.Event) (body, subject string) {
 	}
 	head := strings.TrimSuffix(encode(rest), "}")
 	return head + `,"` + name + `":` + subject + "}", subject
-}
-
-// nextEventIDs reserves n consecutive event ids and returns the first. It reads the newest id once for each batch.
-func nextEventIDs(ctx context.Context, tx *sqldb.Tx, n int) (int64, error) {
-	reserved := newEventsOf(tx)
-	last := reserved.last
-	if last == 0 {
-		if err := tx.QueryRowContext(ctx, newestID).Scan(&last); err != nil {
-			return 0, err
-		}
-	}
-	if n > 0 {
-		reserved.reserve(last+1, last+int64(n))
-	}
-	return last + 1, nil
 }
 
 // newestID reads the id of the newest event. The counter is at least the newest id that was deleted.

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"sort"
 	"sync"
 
@@ -33,28 +34,34 @@ func newRecentEvents(shared bool) *recentEvents {
 
 // newEvents are the events that the changes of a batch store or delete.
 type newEvents struct {
-	first, last int64 // reserved ids; 0 if none
+	first, next int64 // the ids from first to before next are reserved
 	events      []ledger.EncodedEvent
 	pruned      bool // old events are deleted
 }
 
-// join makes the batch of a transaction add its events to r after the commit.
-func (r *recentEvents) join(tx *sqldb.Tx) {
-	if tx.Batch.Common == nil {
-		n := new(newEvents)
-		tx.Batch.Common, tx.Batch.Done = n, func() { r.add(n) }
+// join makes the batch of a transaction add its events to r after the commit. It must be called before the first
+// statement of a change.
+func (r *recentEvents) join(ctx context.Context, tx *sqldb.Tx) error {
+	if tx.Batch.Common != nil {
+		return nil
 	}
+	var newest int64
+	if err := tx.QueryRowContext(ctx, newestID).Scan(&newest); err != nil {
+		return err
+	}
+	n := &newEvents{first: newest + 1, next: newest + 1}
+	tx.Batch.Common, tx.Batch.Done = n, func() { r.add(n) }
+	return nil
 }
 
 // newEventsOf returns the new events of a transaction that join was called for.
 func newEventsOf(tx *sqldb.Tx) *newEvents { return tx.Batch.Common.(*newEvents) }
 
-// reserve adds ids that follow the ids that the batch has reserved before.
-func (n *newEvents) reserve(first, last int64) {
-	if n.last == 0 {
-		n.first = first
-	}
-	n.last = last
+// reserve reserves consecutive event ids and returns the first.
+func (n *newEvents) reserve(ids int) int64 {
+	first := n.next
+	n.next += int64(ids)
+	return first
 }
 
 func (n *newEvents) add(e ledger.EncodedEvent) { n.events = append(n.events, e) }
@@ -64,7 +71,7 @@ func (n *newEvents) add(e ledger.EncodedEvent) { n.events = append(n.events, e) 
 func (r *recentEvents) add(n *newEvents) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n.last > 0 {
+	if n.next > n.first {
 		if r.to != n.first-1 {
 			r.clear(n.first - 1)
 		}
@@ -72,7 +79,7 @@ func (r *recentEvents) add(n *newEvents) {
 			r.events = append(r.events, e)
 			r.size += recentSize(e)
 		}
-		r.to = n.last
+		r.to = n.next - 1
 	}
 	if n.pruned {
 		r.clear(r.to)

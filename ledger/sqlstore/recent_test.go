@@ -238,10 +238,7 @@ func TestRecentEventsFollowTheCommit(t *testing.T) {
 	}
 	refused := errors.New("refused")
 	err := s.write(t.Context(), func(tx *sqldb.Tx) error {
-		id, err := nextEventIDs(t.Context(), tx, 1)
-		if err != nil {
-			return err
-		}
+		id := newEventsOf(tx).reserve(1)
 		if err := addEvent(t.Context(), tx, ledger.Event{ID: id, Datacenter: vienna, Event: writ.Event{Node: &writ.Node{ID: "n2"}}}); err != nil {
 			return err
 		}

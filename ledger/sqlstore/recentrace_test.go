@@ -27,7 +27,9 @@ func TestReaderGetsTheEventsThatEventRangeNames(t *testing.T) {
 	committed, release, ended := make(chan bool), make(chan bool), make(chan error)
 	go func() {
 		ended <- s.db.Write(t.Context(), func(tx *sqldb.Tx) error {
-			s.recent.join(tx)
+			if err := s.recent.join(t.Context(), tx); err != nil {
+				return err
+			}
 			add := tx.Batch.Done
 			tx.Batch.Done = func() { close(committed); <-release; add() } // another thread runs between the commit and Done
 			fresh := event(2)

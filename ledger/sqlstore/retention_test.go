@@ -38,7 +38,7 @@ func TestKeptRevisionsAreLimited(t *testing.T) {
 					},
 					State: ledger.State(writ.RunSucceeded), Created: at,
 				}
-				if _, err := addRun(t.Context(), tx, run, 0, ""); err != nil {
+				if err := addRun(t.Context(), tx, run, 0, ""); err != nil {
 					t.Error(err)
 				}
 				if _, err := tx.ExecContext(t.Context(), `INSERT INTO submissions (`+submissionColumns+`)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestEventsNeedFewRoundTrips(t *testing.T) {
-	const most = 5 // begin, last event, owners of runs, newest event, commit
+	const most = 4 // begin with newest event, last event, owners of runs, commit
 	proxy, address := pgproxy.New(t, testenv.Postgres(t).Store())
 	s := open(t, address)
 	defer s.Close()
@@ -45,5 +45,38 @@ func TestEventsNeedFewRoundTrips(t *testing.T) {
 	runs, err := s.Runs(t.Context(), ledger.RunFilter{}, ledger.Page{Limit: 100})
 	if err != nil || len(runs.Items) != 40 {
 		t.Errorf("%d runs are stored, %v", len(runs.Items), err)
+	}
+}
+
+func TestSubmissionNeedsFewRoundTrips(t *testing.T) {
+	const (
+		mostToAdd     = 3 // begin with newest event, submission, commit
+		mostToDeliver = 4 // begin with newest event, submission, owner of the run, commit
+	)
+	proxy, address := pgproxy.New(t, testenv.Postgres(t).Store())
+	s := open(t, address)
+	defer s.Close()
+	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	toAdd, toDeliver := 1000, 1000
+	for i := range 4 { // the first two prepare the statements
+		payload := writ.DigestOf(fmt.Append(nil, i))
+		run := writ.Run{ID: writ.RunIDOf(payload), Datacenter: "dc1", Project: "p", State: writ.RunAccepted, Accepted: at}
+		before := proxy.RoundTrips()
+		_, added, err := s.AddSubmission(t.Context(), ledger.Incoming{
+			Submission: writ.Submission{Payload: payload, Run: run.ID, Datacenter: "dc1", Project: "p", Received: at, Expires: at},
+			Signed:     []byte("signed"),
+		})
+		if err != nil || !added {
+			t.Fatalf("added %v, %v", added, err)
+		}
+		between := proxy.RoundTrips()
+		if err := s.Deliver(t.Context(), payload, run); err != nil {
+			t.Fatal(err)
+		}
+		toAdd, toDeliver = min(toAdd, between-before), min(toDeliver, proxy.RoundTrips()-between)
+	}
+	if toAdd > mostToAdd || toDeliver > mostToDeliver {
+		t.Errorf("a submission needs %d round trips, want at most %d; its delivery needs %d, want at most %d", toAdd,
+			mostToAdd, toDeliver, mostToDeliver)
 	}
 }

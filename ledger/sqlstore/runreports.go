@@ -13,13 +13,12 @@ import (
 	"writ/ledger"
 )
 
-// addRun stores the run of a submission and returns true, or returns false if it exists. number is the id of its first
-// event. If events without a number precede it, the run has no number. parameters is the searchable text of its
-// parameters.
-func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, number int64, parameters string) (bool, error) {
-	return affected(tx.ExecContext(ctx, insertRunInto+`,
-			CASE WHEN EXISTS (SELECT 1 FROM events WHERE run = $1 AND run_number = 0 AND run <> '') THEN 0 ELSE CAST($18 AS BIGINT) END)
-		ON CONFLICT (id) DO NOTHING`, append(runValues(run, "", parameters, tx.Now), number)...))
+// addRun stores the new run of a submission. number is the id of its first event. If events without a number precede
+// it, the run has no number. parameters is the searchable text of its parameters.
+func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, number int64, parameters string) error {
+	return tx.Queue(ctx, insertRunInto+`,
+			CASE WHEN EXISTS (SELECT 1 FROM events WHERE run = $1 AND run_number = 0 AND run <> '') THEN 0 ELSE CAST($18 AS BIGINT) END)`,
+		append(runValues(run, "", parameters, tx.Now), number)...)
 }
 
 const insertRunInto = `
@@ -174,13 +173,9 @@ func (s *runTable) Restate(ctx context.Context, datacenter writ.DatacenterID, jo
 		if err := storeFailedOperation(ctx, tx, datacenter, run); err != nil {
 			return err
 		}
-		id, err := nextEventIDs(ctx, tx, 1)
-		if err != nil {
-			return err
-		}
 		e := withoutValues(writ.Event{Time: tx.Now, Run: &run}, datacenter)
 		return addEvent(ctx, tx,
-			ledger.Event{ID: id, Datacenter: datacenter, Event: e, About: run.ID, Project: project})
+			ledger.Event{ID: newEventsOf(tx).reserve(1), Datacenter: datacenter, Event: e, About: run.ID, Project: project})
 	})
 	if err != nil {
 		return fmt.Errorf("restate run: %w", err)

@@ -37,7 +37,7 @@ func withRuns(t *testing.T, n int) (*Store, []ledger.Run) {
 			run.Accepted = sqldb.Time(1_700_000_000_000_000 + int64(i/2)) // two at a time
 			run.Ended = run.Accepted
 			stored := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
-			if _, err := addRun(t.Context(), tx, stored, 0, fmt.Sprint("replicas=", i%11)); err != nil {
+			if err := addRun(t.Context(), tx, stored, 0, fmt.Sprint("replicas=", i%11)); err != nil {
 				return err
 			}
 			all, ids = append(all, stored), append(ids, run.ID)

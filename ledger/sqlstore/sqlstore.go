@@ -44,7 +44,9 @@ type tables struct {
 //failpoint:none the caller names the write
 func (t tables) write(ctx context.Context, do func(tx *sqldb.Tx) error) error {
 	return t.db.Write(ctx, func(tx *sqldb.Tx) error {
-		t.recent.join(tx)
+		if err := t.recent.join(ctx, tx); err != nil {
+			return err
+		}
 		return do(tx)
 	})
 }
@@ -65,6 +67,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
+	sqldb.SetLead(db, newestID) // see recentEvents.join
 	return newStore(tables{db, new(damage), newRecentEvents(db.Shared())}), nil
 }
 

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -61,17 +62,18 @@ func (s *submissionTable) AddSubmission(
 	in.State, in.Error = writ.SubmissionWaiting, nil
 	in.Received, in.Expires = in.Received.UTC().Truncate(time.Microsecond), in.Expires.UTC().Truncate(time.Microsecond)
 	err = s.write(failpoint.At(ctx, failpoint.SubmissionKept), func(tx *sqldb.Tx) error {
-		added, err = affected(tx.ExecContext(ctx, `
+		var reported bool // by the datacenter, which has the run
+		err := tx.QueryRowContext(ctx, `
 			INSERT INTO submissions (`+submissionColumns+`)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-			ON CONFLICT (payload) DO NOTHING`,
+			ON CONFLICT (payload) DO NOTHING
+			RETURNING EXISTS (SELECT 1 FROM runs WHERE id = $2)`,
 			in.Payload.String(), string(in.Run), string(in.Datacenter), string(in.Project), in.Signer, in.Script,
-			string(in.State), "", micros(in.Received), micros(in.Expires)))
-		if err != nil {
-			return err
+			string(in.State), "", micros(in.Received), micros(in.Expires)).Scan(&reported)
+		if added = err == nil; errors.Is(err, sql.ErrNoRows) {
+			stored, err = submission(ctx, tx, in.Payload)
 		}
 		if !added {
-			stored, err = submission(ctx, tx, in.Payload)
 			return err
 		}
 		if err := tx.Queue(ctx, `INSERT INTO submission_texts (run, signed) VALUES ($1, $2)`, string(in.Run),
@@ -79,7 +81,7 @@ func (s *submissionTable) AddSubmission(
 			return err
 		}
 		stored = in.Submission
-		return addWaitingRun(ctx, tx, in, &stored)
+		return addWaitingRun(ctx, tx, in, reported, &stored)
 	})
 	if err != nil {
 		return writ.Submission{}, false, fmt.Errorf("add submission: %w", err)
@@ -89,7 +91,9 @@ func (s *submissionTable) AddSubmission(
 
 // addWaitingRun stores the run of a new submission. If the datacenter has already reported the run, which happens after
 // a ledger was lost and restored, the submission is stored as delivered.
-func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored *writ.Submission) error {
+func addWaitingRun(
+	ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, reported bool, stored *writ.Submission,
+) error {
 	run := ledger.Run{
 		Run: writ.Run{ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName,
 			Deployment: in.Deployment, Signer: in.Signer, Script: in.Script, Payload: in.Payload, Plan: in.Plan,
@@ -97,26 +101,21 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 		State:   ledger.StateWaiting,
 		Created: in.Received,
 	}
-	id, err := nextEventIDs(ctx, tx, 1)
-	if err != nil {
-		return err
-	}
-	added, err := addRun(ctx, tx, run, id, parametersOf(in.Params))
-	if err != nil {
-		return err
-	}
-	if !added { // the run was stored without parameters
-		err := changeEnded(ctx, tx, []writ.RunID{in.Run}, func() error {
+	id := newEventsOf(tx).reserve(1)
+	var err error
+	if !reported {
+		err = addRun(ctx, tx, run, id, parametersOf(in.Params))
+	} else { // the run was stored without parameters
+		err = changeEnded(ctx, tx, []writ.RunID{in.Run}, func() error {
 			return tx.Queue(ctx, `UPDATE runs SET parameters = $1, logs_only = $2 WHERE id = $3`, parametersOf(in.Params),
 				in.LogsOnly, string(in.Run))
 		})
-		if err != nil {
-			return err
+		if err == nil {
+			*stored, _, err = moveSubmission(ctx, tx, in.Payload, writ.SubmissionDelivered, nil)
 		}
-		stored.State = writ.SubmissionDelivered
-		if _, err := moveSubmission(ctx, tx, in.Payload, stored.State, nil); err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	return addEvent(ctx, tx, submissionEvent(tx, id, *stored))
 }

@@ -108,7 +108,7 @@ func fill(t *testing.T, j *Journal) {
 	for _, name := range []string{"1", "2"} {
 		mustWrite(t, j, func(tx *Tx) error {
 			run := &Run{Run: writ.Run{ID: writ.RunID("run-" + name), Payload: writ.DigestOf([]byte(name)), State: writ.RunAccepted, Project: "p"}}
-			if _, err := tx.AddRun(run, 1, []byte(name)); err != nil {
+			if _, _, err := tx.AddRun(run, 1, []byte(name)); err != nil {
 				return err
 			}
 			call := &Call{Call: writ.Call{Seq: 1, Operation: "volume.create", Kind: "volume", Name: "v" + name, State: writ.CallQueued, Node: "n", Attempt: 2, Delivery: 1, Planned: tx.Now}}
@@ -390,7 +390,7 @@ func TestCallsOfAnotherRunAreRefused(t *testing.T) {
 		if err := tx.exec(`UPDATE run_counter SET number = number - 64`); err != nil {
 			return err
 		}
-		_, err := tx.AddRun(&Run{Run: writ.Run{ID: "run-3", Payload: writ.DigestOf([]byte("3")), State: writ.RunAccepted}}, 1, []byte("3"))
+		_, _, err := tx.AddRun(&Run{Run: writ.Run{ID: "run-3", Payload: writ.DigestOf([]byte("3")), State: writ.RunAccepted}}, 1, []byte("3"))
 		return err
 	})
 	err = j.Read(t.Context(), func(tx *Tx) error {

@@ -38,7 +38,7 @@ func benchmarkAppend(b *testing.B, runs int, protected bool) {
 		group.Go(func() {
 			run := aRun(fmt.Sprint(r))
 			err := j.Write(b.Context(), func(tx *journal.Tx) error {
-				_, err := tx.AddRun(run, 1, []byte(fmt.Sprint(r)))
+				_, _, err := tx.AddRun(run, 1, []byte(fmt.Sprint(r)))
 				run.Committed()
 				return err
 			})
@@ -110,7 +110,7 @@ func BenchmarkReadCall(b *testing.B) {
 			}
 			run := aRun("1")
 			err = j.Write(b.Context(), func(tx *journal.Tx) error {
-				if _, err := tx.AddRun(run, 1, []byte("1")); err != nil {
+				if _, _, err := tx.AddRun(run, 1, []byte("1")); err != nil {
 					return err
 				}
 				return tx.PutCall(aCall(run.ID, 1))

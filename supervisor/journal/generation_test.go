@@ -38,7 +38,7 @@ func TestAGenerationHasOneSequenceOfEvents(t *testing.T) {
 				j := open(t, path)
 				run := aRun("open")
 				write(t, j, func(tx *journal.Tx) error {
-					if _, err := tx.AddRun(run, 1, []byte("signed")); err != nil {
+					if _, _, err := tx.AddRun(run, 1, []byte("signed")); err != nil {
 						return err
 					}
 					if tt.together {
@@ -123,7 +123,7 @@ func TestUnreadableEventsAreReplacedByTheState(t *testing.T) {
 		j := open(t, path)
 		run := aRun("open")
 		write(t, j, func(tx *journal.Tx) error {
-			_, err := tx.AddRun(run, 1, []byte("signed"))
+			_, _, err := tx.AddRun(run, 1, []byte("signed"))
 			return err
 		})
 		writeEvents(t, j, "a", 1)

@@ -67,7 +67,7 @@ func aRun(name string) *journal.Run {
 // accept adds a run with an ID, unless it exists.
 func accept(tx *journal.Tx, id writ.RunID) error {
 	run := &journal.Run{Run: writ.Run{ID: id, Payload: writ.DigestOf([]byte(id)), State: writ.RunAccepted}}
-	_, err := tx.AddRun(run, 1, []byte("signed"))
+	_, _, err := tx.AddRun(run, 1, []byte("signed"))
 	return err
 }
 
@@ -99,7 +99,7 @@ func TestRecordsComeBackAsTheyWereKept(t *testing.T) {
 		}
 		run, call := aRun("one"), aCall(aRun("one").ID, 1)
 		write(t, j, func(tx *journal.Tx) error {
-			if added, err := tx.AddRun(run, 1, []byte("signed")); err != nil || !added {
+			if added, _, err := tx.AddRun(run, 1, []byte("signed")); err != nil || !added {
 				t.Errorf("AddRun = %v, %v", added, err)
 			}
 			return tx.PutCall(call)
@@ -139,7 +139,7 @@ func TestTheSamePayloadIsRecordedOnce(t *testing.T) {
 		j := open(t, path)
 		for i, want := range []bool{true, false} {
 			write(t, j, func(tx *journal.Tx) error {
-				added, err := tx.AddRun(aRun("one"), 1, []byte("signed"))
+				added, _, err := tx.AddRun(aRun("one"), 1, []byte("signed"))
 				if added != want {
 					t.Errorf("AddRun number %d = %v, want %v", i+1, added, want)
 				}
@@ -165,7 +165,7 @@ func TestConcurrentMovesHaveOneWinner(t *testing.T) {
 		j := open(t, path)
 		id := aRun("one").ID
 		write(t, j, func(tx *journal.Tx) error {
-			if _, err := tx.AddRun(aRun("one"), 1, []byte("signed")); err != nil {
+			if _, _, err := tx.AddRun(aRun("one"), 1, []byte("signed")); err != nil {
 				return err
 			}
 			return tx.PutCall(aCall(id, 1))

@@ -102,7 +102,7 @@ func keepAll(t *testing.T, path string, deaths int, keep keeper) *linear.History
 func submit(ctx context.Context, j *journal.Journal, in stored) (out kept, err error) {
 	err = j.Write(ctx, func(tx *journal.Tx) error {
 		run := aRun(in.key)
-		if out.first, err = tx.AddRun(run, 1, []byte(in.value)); err != nil {
+		if out.first, _, err = tx.AddRun(run, 1, []byte(in.value)); err != nil {
 			return err
 		}
 		signed, err := tx.Payload(run.Payload)

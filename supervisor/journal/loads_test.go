@@ -27,7 +27,7 @@ func TestLoadsEqualCountedCalls(t *testing.T) {
 		}
 		defer j.Close()
 		if err := j.Write(t.Context(), func(tx *Tx) error {
-			_, err := tx.AddRun(&Run{Run: writ.Run{ID: "r", State: writ.RunAccepted}}, 1, []byte("signed"))
+			_, _, err := tx.AddRun(&Run{Run: writ.Run{ID: "r", State: writ.RunAccepted}}, 1, []byte("signed"))
 			return err
 		}); err != nil {
 			r.Fatal(err)

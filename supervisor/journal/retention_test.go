@@ -25,7 +25,7 @@ func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, exp
 	payload := writ.DigestOf([]byte(name))
 	r := &journal.Run{Run: writ.Run{ID: writ.RunIDOf(payload), Payload: payload, Project: "p", State: writ.RunAccepted, Deadline: longAgo}, Expires: expires}
 	err := j.Write(t.Context(), func(tx *journal.Tx) error {
-		if _, err := tx.AddRun(r, 1, make([]byte, 4000)); err != nil {
+		if _, _, err := tx.AddRun(r, 1, make([]byte, 4000)); err != nil {
 			return err
 		}
 		for seq := 1; seq <= calls; seq++ {

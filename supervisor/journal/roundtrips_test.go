@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestStepNeedsFewRoundTrips(t *testing.T) {
 	}
 	run := aRun("1")
 	write(t, j, func(tx *journal.Tx) error {
-		_, err := tx.AddRun(run, 1, []byte("1"))
+		_, _, err := tx.AddRun(run, 1, []byte("1"))
 		return err
 	})
 	run.Committed()
@@ -42,6 +43,31 @@ func TestStepNeedsFewRoundTrips(t *testing.T) {
 	calls, err := journal.Query(t.Context(), j, func(tx *journal.Tx) ([]*journal.Call, error) { return tx.Calls(run.ID) })
 	if err != nil || len(calls) != 4 || calls[2].State != writ.CallSucceeded || calls[3].State != writ.CallQueued {
 		t.Errorf("stored calls: %v, %v", calls, err)
+	}
+}
+
+func TestSubmissionNeedsFewRoundTrips(t *testing.T) {
+	const most = 3 // begin with epoch, number and roster, commit
+	proxy, address := pgproxy.New(t, server.Store(t))
+	j := open(t, address)
+	if _, err := j.BeginEpoch(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	fewest := 1000
+	for i := range 4 { // the first two prepare the statements
+		run := aRun(fmt.Sprint(i))
+		before := proxy.RoundTrips()
+		write(t, j, func(tx *journal.Tx) error {
+			added, newest, err := tx.AddRun(run, 1, []byte("1"))
+			if !added || newest != 0 {
+				t.Errorf("added %v, roster %d", added, newest)
+			}
+			return err
+		})
+		fewest = min(fewest, proxy.RoundTrips()-before)
+	}
+	if fewest > most {
+		t.Errorf("a submission needs %d round trips, want at most %d", fewest, most)
 	}
 }
 

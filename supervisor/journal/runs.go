@@ -107,23 +107,29 @@ func (r *Run) Move(to writ.RunState) error {
 }
 
 // AddRun records an accepted submission and its run, with the version of the roster that verified it. It returns false
-// without changes if the payload is known or was refused.
-func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
-	added, err := tx.changed(`INSERT INTO payloads (digest, signed, run) SELECT $1, $2, $3
-		WHERE NOT EXISTS (SELECT 1 FROM refusals WHERE digest = $1) ON CONFLICT (digest) DO NOTHING`,
-		r.Payload.String(), signed, string(r.ID))
-	if err != nil || !added {
-		return false, err
+// without changes if the payload is known or was refused. newest is the newest version in the journal; if it differs
+// from roster, the caller must roll back.
+func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (added bool, newest int, err error) {
+	err = tx.QueryRowContext(tx.ctx, `UPDATE run_counter SET number = number + $1
+		WHERE NOT EXISTS (SELECT 1 FROM payloads WHERE digest = $2) AND NOT EXISTS (SELECT 1 FROM refusals WHERE digest = $2)
+		RETURNING number, (SELECT COALESCE(MAX(version), 0) FROM rosters)`, longSlots, r.Payload.String()).
+		Scan(&r.number, &newest)
+	if errors.Is(err, sql.ErrNoRows) {
+		newest, err = tx.RosterVersion()
+		return false, newest, err
 	}
-	if err := tx.QueryRowContext(tx.ctx, `UPDATE run_counter SET number = number + $1 RETURNING number`, longSlots).Scan(
-		&r.number); err != nil {
-		return false, err
+	if err != nil {
+		return false, 0, err
+	}
+	if err := tx.exec(`INSERT INTO payloads (digest, signed, run) VALUES ($1, $2, $3)`, r.Payload.String(), signed,
+		string(r.ID)); err != nil {
+		return false, 0, err
 	}
 	body, err := tx.encodeRun(r)
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
-	return true,
+	return true, newest,
 		tx.exec(`INSERT INTO runs (id, number, state, open, project, deployment, revision, accepted, due, needed, pending, judged, engine, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`, string(r.ID), r.number, string(r.State),
 			!r.State.Ended(),

@@ -81,7 +81,7 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 				r.Deadline = r.Deadline.Add(time.Duration(i%3) * time.Second) // some are equal
 				tt.run(r)
 				names[r.ID] = tt.name
-				if _, err := tx.AddRun(r, 1, []byte("signed")); err != nil {
+				if _, _, err := tx.AddRun(r, 1, []byte("signed")); err != nil {
 					return err
 				}
 				for seq, c := range tt.calls {

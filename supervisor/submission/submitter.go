@@ -115,17 +115,18 @@ func (s *Submitter) submit(ctx context.Context, verifier *identity.Verifier, sig
 		}
 	}()
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.RunAccepted), func(tx *journal.Tx) error {
-		newest, err := tx.RosterVersion()
-		if err != nil {
+		run.Accepted = tx.Now
+		run.Deadline = tx.Now.Add(p.Deadline)
+		var newest int
+		var err error
+		if added, newest, err = tx.AddRun(run, verifier.Roster.Version, signed); err != nil {
 			return err
 		}
 		if newest != verifier.Roster.Version { // adopting a roster rechecks open runs, and this run was not among them
 			return rosters.ErrChanged
 		}
-		run.Accepted = tx.Now
-		run.Deadline = tx.Now.Add(p.Deadline)
-		if added, err = tx.AddRun(run, newest, signed); err != nil || !added {
-			return err
+		if !added {
+			return nil
 		}
 		if err := secrets.CheckNamed(tx, p); err != nil {
 			return err

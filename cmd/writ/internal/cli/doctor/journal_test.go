@@ -35,7 +35,7 @@ func doctorFindsSleepers(t *testing.T, place string) {
 	add := func(name string, idle bool) writ.RunID {
 		digest := writ.DigestOf([]byte(name))
 		r := &journal.Run{Run: writ.Run{ID: writ.RunIDOf(digest), Payload: digest, State: writ.RunRunning, Deadline: time.Now().Add(time.Hour)}, Idle: idle}
-		if err := j.Write(t.Context(), func(tx *journal.Tx) error { _, err := tx.AddRun(r, 1, []byte("signed")); return err }); err != nil {
+		if err := j.Write(t.Context(), func(tx *journal.Tx) error { _, _, err := tx.AddRun(r, 1, []byte("signed")); return err }); err != nil {
 			t.Fatal(err)
 		}
 		return r.ID
