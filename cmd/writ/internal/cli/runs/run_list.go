@@ -102,6 +102,10 @@ func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 			return params, writ.Errorf(writ.CodeUsage, "unknown run state %q", s).
 				WithHint("the states are %s, and %s for runs that have not ended", strings.Join(runStates(), ", "), openRuns)
 		}
+		if l.stuck != 0 && api.RunState(s).Ended() {
+			return params, writ.Errorf(writ.CodeUsage, "--stuck selects open runs, and --state %s runs that have ended", s).
+				WithHint("remove one of the two flags")
+		}
 		params.State = append(params.State, api.RunState(s))
 	}
 	if l.since != "" {
