@@ -62,7 +62,7 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 				Runs: 40, Calls: 10, RunsPerSecond: 200 / growth, CallsPerSecond: 2000 / growth, CPUPerCall: 400 * growth,
 				CPUOf: map[string]float64{"supervisor": 300 * growth, "redis": 100 * growth}, Time: bench.Spread{P50: 0.0285},
 			},
-			BusyPerCall: 380, BusyOf: map[string]float64{"supervisor": 290, "redis": 90}, CommandsPerCall: 12 * growth,
+			BusyPerCall: 380, BusyOf: map[string]float64{"supervisor": 290, "redis": 90, "client": -2}, CommandsPerCall: 12 * growth,
 			WrittenPerCall: 20_000 * growth, WrittenOf: map[string]float64{"supervisor": 20_000 * growth},
 		}
 		idle := bench.IdleFigures{
@@ -80,7 +80,7 @@ func TestGrowthTableComparesSizes(t *testing.T) {
 		"NODES": 1, "200.0 (1.00)": 1, "80.0 (0.40)": 1, "400 µs (1.00)": 2, "1000 µs (2.50)": 2, "380 µs (1.00)": 2, "380 µs (–)": 1,
 		" 0 µs (–)": 1, "30.0 (2.50)": 1, "50.0 KB (2.50)": 1, "7.5 % (2.50)": 1, "2000 (1.00)": 1, "800 (0.40)": 1,
 		"1 datacenter:": 2, "50 nodes each, ready": 1, "runner 5.0, redis 2.5; a node 0.80": 1, "30: blmove 4.2, xadd 1.0": 2,
-		"supervisor 750, redis 250": 2, "redis-server 7.0.15": 1, "SUPERVISOR": 0,
+		"supervisor 750, redis 250": 2, "redis 90, client 0": 4, "redis-server 7.0.15": 1, "SUPERVISOR": 0,
 	} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("%q stands there %d times, want %d:\n%s", want, n, times, text)

@@ -100,7 +100,7 @@ func partsText(parts map[string]float64, format string) string {
 	names := slices.SortedFunc(maps.Keys(parts),
 		func(a, b string) int { return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b)) })
 	for i, name := range names {
-		names[i] = name + " " + fmt.Sprintf(format, parts[name])
+		names[i] = name + " " + fmt.Sprintf(format, max(parts[name], 0)) // a difference of two measurements can be below 0
 	}
 	return strings.Join(names, ", ")
 }
