@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"writ/sal/catalog"
@@ -37,9 +38,13 @@ type ranged[N int | int64 | float64 | time.Duration] struct {
 	least, most N
 }
 
-// Set rejects values outside of the range, including NaN.
+// Set rejects values outside of the range, including NaN. A duration may begin with a number of days.
 func (r *ranged[N]) Set(text string) error {
-	if err := r.Value.Set(text); err != nil {
+	value := text
+	if _, ok := any(*r.value).(time.Duration); ok {
+		value = withoutDays(text)
+	}
+	if err := r.Value.Set(value); err != nil {
 		return err
 	}
 	if within := *r.value >= r.least && *r.value <= r.most; !within {
@@ -47,6 +52,16 @@ func (r *ranged[N]) Set(text string) error {
 			WithHint("--%s: %s", r.flag.Name, r.flag.Usage)
 	}
 	return nil
+}
+
+// withoutDays returns the duration "36h" or "24h12h" for "36h" or "1d12h". A day has 24 hours.
+func withoutDays(text string) string {
+	days, rest, found := strings.Cut(text, "d")
+	n, err := strconv.ParseUint(days, 10, 16) // so that the hours cannot overflow
+	if !found || err != nil {
+		return text
+	}
+	return fmt.Sprintf("%dh%s", 24*n, rest)
 }
 
 // Possible describes the range.

@@ -94,10 +94,10 @@ It starts with the rosters in its data directory, where "writ init" writes the f
 		"maximum GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by the number of datacenters, once less than a quarter is free; 100 GiB with --ledger")
 	cli.InRange(f, "datacenter-share", &shareGiB, 0, cli.Most)
 	f.DurationVar(&keep.Runs, "keep-runs", coord.DefaultKeepRuns,
-		"retention of an ended run with its calls and its signed text. The newest revisions of a deployment stay longer")
+		"retention of an ended run with its calls and its signed text, such as 30d. The newest revisions of a deployment stay longer")
 	cli.InRange(f, "keep-runs", &keep.Runs, 24*time.Hour, cli.LongestGrant)
 	f.DurationVar(&keep.Events, "keep-events", coord.DefaultKeepEvents,
-		"retention of events. Streams and webhooks that are further behind miss events")
+		"retention of events, such as 3d. Streams and webhooks that are further behind miss events")
 	cli.InRange(f, "keep-events", &keep.Events, time.Hour, cli.LongestGrant)
 	f.IntVar(&streams, "max-streams", coord.DefaultMaxStreams,
 		"maximum number of open event streams, and of live pages. One network gets three quarters of each")
@@ -179,7 +179,7 @@ It keeps a link to the coordinators. If they are unavailable, the datacenter con
 		"maximum number of open calls of a project; beyond it, new runs are rejected")
 	cli.InRange(f, "max-open-calls", &s.MaxOpenCalls, 1, cli.Most)
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns,
-		"retention of an ended run with its calls, results and log lines. A run stays longer while its submission or a resume could arrive")
+		"retention of an ended run with its calls, results and log lines, such as 30d. A run stays longer while its submission or a resume could arrive")
 	cli.InRange(f, "keep-runs", &s.KeepRuns, time.Second, cli.LongestGrant)
 	f.StringToIntVar(&s.Weights, "project-weight", nil,
 		"NAME=N: the project gets N times the share of other projects, of the evaluator's CPU time and of node slots")
