@@ -111,6 +111,33 @@ func Running() ([]int, error) {
 	return all, nil
 }
 
+// ExecTime limits the waits of a search for all processes that execute a program at that moment.
+const ExecTime = time.Second
+
+// AwaitArguments waits for the arguments of a process of this host, and reports whether it has some. The kernel reports
+// a process as started shortly before it has the arguments of the process, longer if it must read the program from a
+// slow disk. A search by arguments that does not wait could miss a process whose start was interrupted, and the process
+// would run for ever. AwaitArguments returns false at once for a thread of the kernel and for a process that has ended,
+// and at `until` for a process that removed its arguments.
+func AwaitArguments(pid int, until time.Time) bool {
+	for hasProgram(pid) && OfThisHost(pid) {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || len(text) > 0 {
+			return err == nil
+		}
+		if time.Now().After(until) {
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+// hasProgram returns false for a thread of the kernel and for a process that has ended.
+func hasProgram(pid int) bool {
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil
+}
+
 // Processes returns the processes that run as a user, without those in containers.
 func Processes(user uint32) ([]int, error) {
 	all, err := processes(func(its uint32) bool { return its == user })

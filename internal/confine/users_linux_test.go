@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"writ/internal/confine"
 	"writ/internal/test/testenv"
@@ -270,5 +271,28 @@ func TestAnUnexecutableProgramNamesTheObstacle(t *testing.T) {
 	}
 	if b := start(elsewhere); b != nil {
 		t.Errorf("error in a forbidden working directory = %v", b)
+	}
+}
+
+// About one process in a hundred had no arguments right after its start.
+func TestStartedProcessHasArgumentsAfterAWait(t *testing.T) {
+	for range 500 {
+		cmd := exec.Command("/bin/sh", "-c", "read x")
+		input, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := confine.AwaitArguments(cmd.Process.Pid, time.Now().Add(time.Minute))
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+		_, _ = input.Close(), cmd.Wait()
+		if !has || err != nil || string(text) != strings.Join(cmd.Args, "\x00")+"\x00" {
+			t.Fatalf("its arguments are %q, %v, %v", text, has, err)
+		}
+		if confine.AwaitArguments(cmd.Process.Pid, time.Now().Add(time.Minute)) {
+			t.Fatal("a process that has ended has arguments")
+		}
 	}
 }

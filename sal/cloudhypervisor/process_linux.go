@@ -72,35 +72,17 @@ func withArguments(are func(args []string) bool) ([]int, error) {
 		return nil, err
 	}
 	var all []int
-	until := time.Now().Add(toExec)
+	until := time.Now().Add(confine.ExecTime)
 	for _, pid := range running {
-		if are(argumentsAfterExec(pid, until)) && confine.OfThisHost(pid) {
+		args := argumentsOf(pid)
+		if args == nil && confine.AwaitArguments(pid, until) {
+			args = argumentsOf(pid)
+		}
+		if are(args) && confine.OfThisHost(pid) {
 			all = append(all, pid)
 		}
 	}
 	return all, nil
-}
-
-// toExec limits how long a search waits for all processes that execute a program at that moment.
-const toExec = time.Second
-
-// argumentsAfterExec returns the arguments of a process. The kernel reports a process as started shortly before it has
-// the arguments of the process, longer if it must read the program from a slow disk. Without a wait, a search could
-// miss a process whose start was interrupted, and the process would run for ever.
-func argumentsAfterExec(pid int, until time.Time) []string {
-	for {
-		args := argumentsOf(pid)
-		if args != nil || !hasProgram(pid) || !confine.OfThisHost(pid) || time.Now().After(until) {
-			return args
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// hasProgram returns false for a thread of the kernel and for a process that has ended.
-func hasProgram(pid int) bool {
-	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return err == nil
 }
 
 // thisBoot returns the boot ID of the host.

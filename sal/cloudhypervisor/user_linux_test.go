@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -297,26 +296,6 @@ func TestHardLinkedDiskAllowsDelete(t *testing.T) {
 	}
 	b.hasDisk(0)
 	b.empty()
-}
-
-// The kernel reports a process as started before it has its arguments. About one process in a hundred was without them
-// right after its start.
-func TestStartedProcessIsFoundAtOnce(t *testing.T) {
-	for range 500 {
-		cmd := exec.Command("/bin/sh", "-c", "read x")
-		input, err := cmd.StdinPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		args := argumentsAfterExec(cmd.Process.Pid, time.Now().Add(time.Minute))
-		_, _ = input.Close(), cmd.Wait()
-		if !slices.Equal(args, cmd.Args) {
-			t.Fatalf("its arguments are %q", args)
-		}
-	}
 }
 
 // Any process can have the arguments of one whose PID is not recorded yet.

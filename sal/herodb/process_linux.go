@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,8 +73,14 @@ func processesWith(text string) ([]process, error) {
 	}
 	var all []process
 	buffer := make([]byte, maxArgs)
+	until := time.Now().Add(confine.ExecTime)
 	for _, number := range running {
-		if !bytes.Contains(buffer[:readShort(fmt.Sprintf("/proc/%d/cmdline", number), buffer)], []byte(text)) {
+		path := fmt.Sprintf("/proc/%d/cmdline", number)
+		n := readShort(path, buffer)
+		if n == 0 && confine.AwaitArguments(number, until) {
+			n = readShort(path, buffer)
+		}
+		if !bytes.Contains(buffer[:n], []byte(text)) {
 			continue
 		}
 		// A process that fails these checks has ended meanwhile.

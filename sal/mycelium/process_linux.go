@@ -34,7 +34,11 @@ func findDaemon(program, key string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	until := time.Now().Add(confine.ExecTime)
 	for _, pid := range running {
+		if commandLine(pid) == nil {
+			confine.AwaitArguments(pid, until)
+		}
 		if !isDaemon(pid, program, key) {
 			continue
 		}
