@@ -111,10 +111,7 @@ func TestNewestRevisionKeepsItsText(t *testing.T) {
 
 // A submission may be repeated after the ledger has deleted its run. The datacenter answers with the run that ended.
 func TestRepeatedSubmissionOfDeletedRunHasItsEnd(t *testing.T) {
-	var ahead atomic.Int64
-	p := start(t, func(c *Config) {
-		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	})
+	p := start(t, nil)
 	var ended atomic.Pointer[writ.Run] // in the journal
 	s := connect(p, vienna, func(s *supervisor) {
 		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage) (any, error) {
