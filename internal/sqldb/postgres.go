@@ -178,7 +178,7 @@ func session(config *pgx.ConnConfig, statement, idle string) *pgx.ConnConfig {
 	c.RuntimeParams["lock_timeout"] = lockTimeout
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = idle
 	c.RuntimeParams["client_connection_check_interval"] = leftAfter
-	c.RuntimeParams["jit"] = "off" // compiling a query takes longer than all queries of a store
+	c.RuntimeParams["jit"] = "off" // to compile a query takes longer than to run it
 	return c
 }
 
@@ -191,8 +191,7 @@ func useIndexScans(session *pgx.ConnConfig) {
 // prepareDatabase checks the database, claims it for one kind of store, migrates it, and returns its schema version. It
 // uses separate connections, because migrations invalidate the cached plans of open connections.
 func prepareDatabase(
-	ctx context.Context, config *pgx.ConnConfig, migrations fs.FS,
-	before []func(ctx context.Context, store *sql.DB) error,
+	ctx context.Context, config *pgx.ConnConfig, migrations fs.FS, before []precondition,
 ) (int64, error) {
 	pool := stdlib.OpenDB(*session(config, "0", "0"))
 	defer pool.Close()

@@ -62,16 +62,18 @@ type DB struct {
 	health   health
 	presence presence
 
-	before     []func(ctx context.Context, store *sql.DB) error
+	before     []precondition
 	indexScans bool
 }
 
 // Option is a property of a store. It applies to stores on PostgreSQL only.
 type Option func(db *DB)
 
+type precondition = func(ctx context.Context, store *sql.DB) error
+
 // Before calls a function before the migration of a database that other processes may use. An error cancels the
 // migration.
-func Before(check func(ctx context.Context, store *sql.DB) error) Option {
+func Before(check precondition) Option {
 	return func(db *DB) { db.before = append(db.before, check) }
 }
 
@@ -125,8 +127,7 @@ func newDB(local localHosts, options []Option) *DB {
 // upgrade applies the missing migrations, and returns the version of the newest migration. Before that, it calls the
 // functions in before.
 func upgrade(
-	ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS,
-	before []func(ctx context.Context, store *sql.DB) error,
+	ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS, before []precondition,
 ) (int64, error) {
 	provider, err := goose.NewProvider(dialect, pool, migrations)
 	if err != nil {

@@ -70,7 +70,8 @@ func (s *submissionTable) AddSubmission(
 			RETURNING EXISTS (SELECT 1 FROM runs WHERE id = $2)`,
 			in.Payload.String(), string(in.Run), string(in.Datacenter), string(in.Project), in.Signer, in.Script,
 			string(in.State), "", micros(in.Received), micros(in.Expires)).Scan(&reported)
-		if added = err == nil; errors.Is(err, sql.ErrNoRows) {
+		added = err == nil
+		if errors.Is(err, sql.ErrNoRows) {
 			stored, err = submission(ctx, tx, in.Payload)
 		}
 		if !added {

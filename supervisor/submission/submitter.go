@@ -117,15 +117,14 @@ func (s *Submitter) submit(ctx context.Context, verifier *identity.Verifier, sig
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.RunAccepted), func(tx *journal.Tx) error {
 		run.Accepted = tx.Now
 		run.Deadline = tx.Now.Add(p.Deadline)
-		var newest int
-		var err error
-		if added, newest, err = tx.AddRun(run, verifier.Roster.Version, signed); err != nil {
+		isNew, newest, err := tx.AddRun(run, verifier.Roster.Version, signed)
+		if err != nil {
 			return err
 		}
 		if newest != verifier.Roster.Version { // adopting a roster rechecks open runs, and this run was not among them
 			return rosters.ErrChanged
 		}
-		if !added {
+		if added = isNew; !added {
 			return nil
 		}
 		if err := secrets.CheckNamed(tx, p); err != nil {
